@@ -1,0 +1,56 @@
+"""gpumicro: what does this machine really deliver, and where does my kernel stand?
+
+Everything public is reachable from here and loaded on first use, so that importing the package costs little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# name -> module that defines it; the one list of what is public
+_PUBLIC = {
+    "Comparison": "compare",
+    "Measurement": "measure",
+    "Policy": "measure",
+    "compare": "compare",
+    "time_kernel": "measure",
+    "FakeTimer": "timers",
+    "FakeWork": "timers",
+    "TscTimer": "timers",
+    "WallTimer": "timers",
+    "probe": "timers",
+    "Device": "device",
+    "Problem": "spec",
+    "KernelSpec": "spec",
+    "CATALOGUE": "kernels",
+    "prepare": "backends",
+    "Roofline": "roofline",
+    "roofline": "roofline",
+    "GpumicroError": "errors",
+}
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from .backends import prepare
+    from .compare import Comparison, compare
+    from .device import Device
+    from .errors import GpumicroError
+    from .kernels import CATALOGUE
+    from .measure import Measurement, Policy, time_kernel
+    from .roofline import Roofline, roofline
+    from .spec import KernelSpec, Problem
+    from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'gpumicro' has no attribute {name!r}")
+    return getattr(import_module(f"gpumicro.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

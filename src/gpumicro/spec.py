@@ -1,0 +1,115 @@
+"""What a kernel is: frozen records and pure functions, no clock, no device, no allocation.
+
+A `KernelSpec` says what is computed, what it moves and how its output is checked; a `Problem` says how big;
+an `Execution` says how it is run. Together they name a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Role = Literal["in", "out", "inout"]
+Traffic = Literal["exact", "compulsory", "none"]
+OperandClass = Literal["uniform", "normal", "zeros"]
+
+ITEMSIZE: Mapping[str, int] = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "int64": 8, "int32": 4, "int8": 1,
+}  # fmt: skip
+DTYPE_ALIASES: Mapping[str, str] = {
+    "f64": "float64", "fp64": "float64", "double": "float64",
+    "f32": "float32", "fp32": "float32", "single": "float32",
+    "f16": "float16", "fp16": "float16", "half": "float16", "bf16": "bfloat16",
+    "fp8": "float8_e4m3fn", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+    "i8": "int8", "i32": "int32", "i64": "int64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """How big: sizes by name, the element type and what the operands hold."""
+
+    sizes: tuple[tuple[str, int], ...]
+    dtype: str
+    operands: OperandClass = "uniform"
+
+    @classmethod
+    def of(cls, dtype: str = "float64", operands: OperandClass = "uniform", **sizes: int) -> Problem:
+        """`Problem.of("float32", n=1024)`."""
+        return cls(tuple(sizes.items()), DTYPE_ALIASES.get(dtype, dtype), operands)
+
+    def __getitem__(self, size: str) -> int:
+        return dict(self.sizes)[size]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How it is run: number of threads (1 on a GPU), the variant of the kernel, and the CPUs or None for the default."""
+
+    threads: int = 1
+    variant: str = ""
+    cpus: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One array of a kernel."""
+
+    name: str
+    role: Role
+    size: Callable[[Problem], int]  # elements
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One kernel of the catalogue.
+
+    `bytes_moved` counts what the algorithm must move between the memory level and the registers (STREAM's count:
+    each load and each store once, no write-allocate); `flops` counts a fused multiply-add as 2.
+    `traffic` says what `bytes_moved` is: "exact" for streaming kernels, "compulsory" (the least that any algorithm
+    must move) for GEMM, "none" where no memory is meant to be touched.
+    """
+
+    name: str  # "stream.triad"
+    summary: str  # "a[i] = b[i] + s * c[i]"
+    dtypes: tuple[str, ...]
+    sizes: tuple[str, ...]  # names of the sizes a Problem must give
+    operands: tuple[Operand, ...]
+    bytes_moved: Callable[[Problem], int]
+    traffic: Traffic
+    flops: Callable[[Problem], int]
+    reference: Callable[..., npt.NDArray[np.generic]] | None = None  # NumPy, in the order of the operands
+    variants: tuple[str, ...] = ("",)  # ways to do the same work: "temporal", "nontemporal"
+    unit: Literal["B/s", "FLOP/s", "s"] = "B/s"  # what the kernel is judged by
+
+    @property
+    def family(self) -> str:
+        """The part of the name before the dot."""
+        return self.name.partition(".")[0]
+
+    def intensity(self, problem: Problem) -> float | None:
+        """FLOP per byte, None where no memory is touched."""
+        moved = self.bytes_moved(problem)
+        return self.flops(problem) / moved if moved else None
+
+
+def measurement_id(spec: KernelSpec, problem: Problem, execution: Execution, device: str, backend: str) -> str:
+    """The name that `compare` pairs measurements by.
+
+    `stream.triad[n=33554432,dtype=float64]@cpu/cpu/threads=2,variant=nontemporal`
+    """
+    sizes = "".join(f"{name}={size}," for name, size in problem.sizes)
+    operands = "" if problem.operands == "uniform" else f",operands={problem.operands}"
+    variant = f",variant={execution.variant}" if execution.variant else ""
+    where = f"{device}/{backend}/threads={execution.threads}{variant}"
+    return f"{spec.name}[{sizes}dtype={problem.dtype}{operands}]@{where}"
