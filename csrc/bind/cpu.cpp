@@ -159,6 +159,11 @@ void register_cpu(py::module_& m) {
     register_arrays(m);
     register_kernel(m);
     register_factories(m);
+#if defined(__clang__)
+    m.attr("compiler") = "clang " __clang_version__;
+#else
+    m.attr("compiler") = "gcc " __VERSION__;
+#endif
     m.def("usable_isas", &usable_isas);
     m.def(
         "dot_recipe",
