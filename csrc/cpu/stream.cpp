@@ -94,7 +94,8 @@ class Map : public Kernel {
                 break;
         }
         const long double value = b + s * c;
-        return {value, u * std::fabs(value) + (fused_ ? 0 : u * (1 + u) * std::fabs(s * c)) + tiny};
+        const long double own = 2 * kRoundoff<long double>;  // the reference rounds its product too
+        return {value, u * std::fabs(value) + (fused_ ? own : u * (1 + u)) * std::fabs(s * c) + tiny};
     }
 
     ArraysPtr arrays_;
