@@ -256,8 +256,8 @@ class CpuBackend:
             kernel = _kernel(spec, problem, execution, device, cpus, isa, arrays)
         except MemoryError as error:
             raise OutOfMemory(f"{spec.name}: the operating system gave no memory for {problem}") from error
-        except RuntimeError as error:  # OpenMP gave fewer threads than asked for
-            raise BackendUnavailable(str(error)) from error
+        except (RuntimeError, ValueError) as error:  # OpenMP gave fewer threads; no such store in this build
+            raise BackendUnavailable(f"{spec.name}: {error}") from error
         kind = VendorPrepared if spec.name == "gemm.vendor" else CpuPrepared
         return kind(spec, problem, execution, device, kernel, arrays, isa)
 
