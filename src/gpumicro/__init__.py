@@ -35,12 +35,12 @@ __all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:
     from .backends import prepare
+    from .chart import Roofline, roofline
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
-    from .chart import Roofline, roofline
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 
