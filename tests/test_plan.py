@@ -56,7 +56,9 @@ def test_arrays_fit_their_level_and_no_nearer_one(cores: int) -> None:
 
 
 def test_a_dram_array_is_at_least_four_times_the_last_level_cache() -> None:
-    sizes = {i.problem["n"] * i.problem.itemsize for i in items(machine()) if i.level == "dram" and i.spec.family == "stream"}
+    sizes = {
+        i.problem["n"] * i.problem.itemsize for i in items(machine()) if i.level == "dram" and i.spec.family == "stream"
+    }
     assert sizes == {128 * MIB}
 
 
