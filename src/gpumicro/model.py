@@ -56,7 +56,12 @@ def rate(record: Record) -> Interval | None:
     """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
     key = "bandwidth_bytes_per_s" if record["family"] == "stream" else "flop_per_s"
     figure = record.get(key)
-    return Interval.of(figure) if figure else None
+    return Interval.of(figure) if resolved(figure) else None
+
+
+def resolved(figure: Mapping[str, Any] | None) -> bool:
+    """Whether a rate has a value and both ends of its interval; a time not above the timer's overhead has not."""
+    return bool(figure and figure["estimate"] is not None and figure["ci95"] is not None)
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
@@ -86,7 +91,7 @@ def _ceiling(kind: str, best: Record, others: Sequence[Record], scope: str) -> R
         "device": best["device"],
         "level": best["level"] if kind == "memory" else None,
         "dtype": best["dtype"] if kind == "arithmetic" else None,
-        "unit": "B/s" if kind == "memory" else ("OP/s" if best["dtype"].startswith("int") else "FLOP/s"),
+        "unit": "B/s" if kind == "memory" else "FLOP/s",
         "achieved": achieved.estimate,
         "ci95": [achieved.low, achieved.high],
         "spec": None,
@@ -195,7 +200,7 @@ def attainable(
 
 def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name: str, kind: str) -> Record | None:
     """A measurement on the chart, with what holds it; None where its dtype or level has no roof or it does no FLOP."""
-    if not record["flops"] or not record.get("flop_per_s"):
+    if not record["flops"] or not resolved(record.get("flop_per_s")):
         return None
     achieved = Interval.of(record["flop_per_s"])
     intensity = record.get("intensity_flop_per_byte")
