@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from . import stats
+from ._core.timing import Work
 from .measurement import FloatArray, Measurement, Policy
-from .timers import FakeWork, Runnable, Timer, as_timer, as_work, default_timer, native
+from .timers import Counts, FakeWork, Runnable, Timer, as_timer, as_work, default_timer
 
 __all__ = ["Measurement", "Policy", "measure", "measure_together", "time_kernel"]
 
@@ -53,7 +54,7 @@ def measure_together(
     policy, timer = policy or Policy(), timer or default_timer()
     rng = np.random.default_rng(policy.seed)
     baseline = Baseline(timer)
-    runs = [Run(work, policy, timer, baseline, rng) for work in works]
+    runs = [Run(work, policy, baseline, rng) for work in works]
     prepare(runs)
     active = list(runs)
     while active:
@@ -98,8 +99,9 @@ class Run:
     """One work under measurement: what was sampled so far, and what the rules make of it."""
 
     def __init__(
-        self, work: Any, policy: Policy, timer: Timer, baseline: Baseline, rng: np.random.Generator
+        self, work: Any, policy: Policy, baseline: Baseline, rng: np.random.Generator, least_s: float = 0.0
     ) -> None:
+        timer = baseline.timer
         self.work: Runnable = as_work(work)
         self.policy, self.timer, self.baseline, self.rng = policy, timer, baseline, rng
         self.batch = 1
@@ -111,6 +113,10 @@ class Run:
         self.raw = np.empty(0)
         self.spent_s = 0.0  # on sampling, after the warm-up
         self.next_look = 0
+        # How long a span must be: the error of a reading below a quarter of the target, the baseline's small too.
+        ticks_s = max(COARSE_TICKS, 2 / policy.target) * baseline.tick_s
+        overheads_s = max(50 * stats.mad(baseline.spans), OVERHEADS * baseline.location.estimate)
+        self.needed_s = max(ticks_s, overheads_s, least_s)
         self.began_s = timer.now()
         self.throttled_before_s = timer.throttled_s()
 
@@ -126,24 +132,27 @@ class Run:
             self.span_s = float(self.take(1)[1][0])
             if self.span_s < WINDOW_S:  # cheap: the fastest of four, as the first runs of all are slow
                 self.span_s = min(self.span_s, float(self.take(3)[1].min()))
-            if self.span_s - self.baseline.location.estimate >= self.needed_s() or self.batch >= 1 << 30:
+            if self.span_s - self.baseline.location.estimate >= self.needed_s or self.batch >= 1 << 30:
                 return
             self.batch *= 2
 
-    def needed_s(self) -> float:
-        """How long a span must be: the error of a reading below a quarter of the target, the baseline's small too."""
-        ticks = max(COARSE_TICKS, 2 / self.policy.target) * self.baseline.tick_s
-        return max(ticks, 50 * stats.mad(self.baseline.spans), OVERHEADS * self.baseline.location.estimate)
-
     def lengthen_batch(self) -> None:
         """Again after the warm-up, which may have made the work faster."""
-        if self.policy.batch is None and 0 < self.span_s - self.baseline.location.estimate < self.needed_s():
+        if self.policy.batch is None and 0 < self.span_s - self.baseline.location.estimate < self.needed_s:
             self.choose_batch()
 
-    def take(self, k: int) -> tuple[Any, FloatArray]:
-        """(counts, spans) of k spans. Each batch is stretched by 0 to 20%, lest it lock to some other period."""
-        counts = self.batch + self.rng.integers(0, self.batch // 5 + 1, size=k)
-        return counts, self.timer.sample(self.work, counts)
+    def draw(self, k: int) -> Counts:
+        """Runs in each of the next k spans: the batch, stretched by 0 to 20% lest it lock to some other period."""
+        return self.batch + self.rng.integers(0, self.batch // 5 + 1, size=k)
+
+    def time(self, counts: Counts) -> FloatArray:
+        """The spans of so many runs each, in seconds."""
+        return self.timer.sample(self.work, counts)
+
+    def take(self, k: int) -> tuple[Counts, FloatArray]:
+        """(counts, spans) of k spans."""
+        counts = self.draw(k)
+        return counts, self.time(counts)
 
     # --- the warm-up ---
 
@@ -166,7 +175,7 @@ class Run:
         if isinstance(wish, int):
             size = min(size, math.ceil(runs_left / self.batch))
         counts, spans = self.take(size)
-        self.span_s = float(np.median(spans))
+        self.span_s = stats.median(spans)
         values = spans / counts
         self.windows.append(self._locate(values).estimate)
         self.recent = np.concatenate((self.recent, values))
@@ -182,7 +191,7 @@ class Run:
             return False  # too slow to tell in this budget; the drift test looks again
         size = len(self.recent) // len(self.windows)
         steps = np.abs(np.diff(self.recent[-max(3 * size, 16) :]))  # successive differences do not see a slow ramp
-        noise = max(1.4826 * float(np.median(steps)) / math.sqrt(2), self.baseline.tick_s / (2 * self.batch))
+        noise = max(1.4826 * stats.median(steps) / math.sqrt(2), self.baseline.tick_s / (2 * self.batch))
         # 3.3: the range of three normal numbers (95%); 1.25: a median's standard deviation against a mean's.
         joint = 3.3 * 1.25 * noise / math.sqrt(size)
         return max(last) - min(last) > max((tolerance or self.policy.target) * abs(last[-1]), joint)
@@ -206,8 +215,11 @@ class Run:
         fits = int(min(left_s, SLICE_S) / max(self.span_s, 1e-9))
         k = max(1, min(self.next_look - self.n, most, fits))
         before_s = self.timer.now()
-        counts, spans = self.take(k)
+        self.keep(*self.take(k))
         self.spent_s += self.timer.now() - before_s
+
+    def keep(self, counts: Counts, spans: FloatArray) -> None:
+        """Add spans to what was seen."""
         self.counts, self.raw = np.concatenate((self.counts, counts)), np.concatenate((self.raw, spans))
 
     def content(self) -> bool:
@@ -231,11 +243,11 @@ class Run:
             self.spent_s += self.timer.now() - before_s
             self.location = self._locate(self.samples())
         tau = self.location.dependence.tau
-        return (
-            self.location.relative <= self.policy.target
-            and self.location.confidence >= self.policy.confidence
-            and (tau <= 2.5 or self.n >= 60 * tau)
-        )
+        return self.met and (tau <= 2.5 or self.n >= 60 * tau)
+
+    @property
+    def met(self) -> bool:
+        return self.location.relative <= self.policy.target and self.location.confidence >= self.policy.confidence
 
     def samples(self) -> FloatArray:
         """Seconds per run of each span, net."""
@@ -253,9 +265,10 @@ class Run:
 
     # --- the record ---
 
-    def describe(self) -> Measurement:
-        """The record of what was seen."""
-        met = self.look()  # the baseline may have grown since, for another work
+    def describe(self, stop_reason: str | None = None) -> Measurement:
+        """The record of what was seen; `stop_reason` where it was not this run's own rule that stopped."""
+        done = self.look()  # the baseline may have grown since, for another work
+        own = "target-met" if done else "max-samples" if self.n >= self.policy.max_samples else "max-time"
         values, location, baseline = self.samples(), self.location, self.baseline
         duration_s = self.timer.now() - self.began_s
         split = stats.modes(values, baseline.tick_s / self.batch)
@@ -265,16 +278,16 @@ class Run:
             "correlated": location.dependence.correlated,
             "drift": abs(stats.drift(values, location.dependence.tau)) > self.policy.target / 2,
             "bimodal": split is not None,
-            "target-missed": not met,
+            "target-missed": not self.met,
             "not-steady": not self.steady,
             "throttled": self.timer.throttled_s() - self.throttled_before_s > 0.01 * duration_s,
-            "below-resolution": location.low <= 0 or (self.coarse() and not met),
+            "below-resolution": location.low <= 0 or (self.coarse() and not self.met),
         }
         mean = float(values.mean())
         return Measurement(
             estimand=self.policy.estimand,
             timer=self.timer.name,
-            loop="native" if isinstance(self.work, (native.Work, FakeWork)) else "python",
+            loop="native" if isinstance(self.work, (Work, FakeWork)) else "python",
             cache=self.policy.cache,
             batch=self.batch,
             counts=self.counts,
@@ -287,7 +300,7 @@ class Run:
             ci95_s=(location.low, location.high),
             confidence=location.confidence,
             n=self.n,
-            stop_reason="target-met" if met else "max-samples" if self.n >= self.policy.max_samples else "max-time",
+            stop_reason=stop_reason or own,
             flags=tuple(name for name, raised in flags.items() if raised),
             warmup=tuple(self.windows),
             min_s=float(values.min()),

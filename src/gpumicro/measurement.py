@@ -110,7 +110,18 @@ class Measurement:
         constant = "the samples do not vary"
         timing: dict[str, Any] = {
             key: getattr(self, key)
-            for key in ("estimand", "timer", "loop", "cache", "batch", "n", "kind", "tick_s", "overhead_s", "stop_reason")
+            for key in (
+                "estimand",
+                "timer",
+                "loop",
+                "cache",
+                "batch",
+                "n",
+                "kind",
+                "tick_s",
+                "overhead_s",
+                "stop_reason",
+            )
         }
         timing |= {
             "location": self.kind,

@@ -7,7 +7,7 @@ docs/methods.md derives the rules; a number here without a reason beside it has 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
@@ -76,6 +76,17 @@ def quantile_ranks(n: int, q: float, confidence: float) -> tuple[int, int, float
     return low, high, float(inside)
 
 
+def median(x: FloatArray) -> float:
+    """The middle value, or the mean of the middle two; ten times quicker than NumPy's on a hundred values."""
+    ordered = np.sort(x)
+    return float(ordered[(len(x) - 1) // 2] + ordered[len(x) // 2]) / 2
+
+
+def mad(x: FloatArray) -> float:
+    """Median absolute deviation from the median (not scaled to a standard deviation)."""
+    return median(np.abs(x - median(x)))
+
+
 # --- dependence -----------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +103,7 @@ def dependence(x: FloatArray) -> Dependence:
     n = len(x)
     if n < 12:
         return Dependence(False, 1.0)
-    signs = np.sign(x - np.median(x))
+    signs = np.sign(x - median(x))
     signs = signs[signs != 0]  # ties with the median (a coarse tick) say nothing about order
     m = len(signs)
     if m < 12:
@@ -102,12 +113,11 @@ def dependence(x: FloatArray) -> Dependence:
     if 2 * agreements - (m - 2) <= 1.96 * math.sqrt(m - 1):
         return Dependence(False, 1.0)
     signs = signs - signs.mean()
-    power = float(signs @ signs)
-    tau = 1.0
-    for lag in range(1, m // 3):
-        tau += 2 * float(signs[lag:] @ signs[:-lag]) / power
-        if lag >= 5 * tau:
-            break
+    spectrum = np.fft.rfft(signs, 1 << (2 * m - 1).bit_length())
+    covariance = np.fft.irfft(spectrum * spectrum.conj())[: max(m // 3, 2)]
+    taus = 2 * np.cumsum(covariance) / covariance[0] - 1  # 1 + 2 (rho_1 + ... + rho_lag)
+    wide = np.flatnonzero(np.arange(len(taus)) >= 5 * taus)
+    tau = float(taus[wide[0]] if len(wide) else taus[-1])
     return Dependence(True, max(tau, 1.0))
 
 
@@ -141,14 +151,14 @@ class Location:
         return (self.high - self.low) / 2 / self.estimate if self.low > 0 else math.inf
 
     def widened(self, tick: float, baseline: float) -> Location:
-        """With the subtracted baseline's half-width in quadrature, plus `tick`: what an estimate may be off on a grid."""
-        least = LEAST_WIDTH * abs(self.estimate) or 1e-18
-        below = max(math.hypot(self.estimate - self.low, baseline) + tick, least)
-        above = max(math.hypot(self.high - self.estimate, baseline) + tick, least)
-        return Location(
-            self.kind, self.estimate, self.estimate - below, self.estimate + above,
-            self.confidence, self.statistical, self.dependence, self.clipped,
-        )  # fmt: skip
+        """With the subtracted baseline's half-width in quadrature, plus `tick`, the error of a reading."""
+        low = self.estimate - math.hypot(self.estimate - self.low, baseline) - tick
+        high = self.estimate + math.hypot(self.high - self.estimate, baseline) + tick
+        return replace(self, low=low, high=high).at_least(LEAST_WIDTH * abs(self.estimate) or 1e-18)
+
+    def at_least(self, half: float) -> Location:
+        """With an interval that reaches at least `half` to both sides."""
+        return replace(self, low=min(self.low, self.estimate - half), high=max(self.high, self.estimate + half))
 
 
 def median_location(x: FloatArray, confidence: float = 0.95) -> Location:
@@ -158,7 +168,7 @@ def median_location(x: FloatArray, confidence: float = 0.95) -> Location:
     """
     n = len(x)
     ordered = np.sort(x)
-    centre = float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    centre = median(ordered)
     low_rank, _, reached = quantile_ranks(n, 0.5, confidence)
     link = dependence(x)
     if link.correlated:
@@ -178,9 +188,9 @@ def clipped_mean_location(x: FloatArray, tick: float, confidence: float = 0.95) 
     For samples on a grid of `tick` whose phase is random: there the median sticks to the grid while the mean is
     unbiased. The standard deviation is never taken below tick/sqrt(12), the error of one reading.
     """
-    centre = float(np.median(x))
+    centre = median(x)
     spread = np.abs(x - centre)
-    kept = x[spread <= 4 * max(float(np.median(spread)), tick / 2) + tick]
+    kept = x[spread <= 4 * max(median(spread), tick / 2) + tick]
     link = dependence(x)
     n = len(kept)
     mean = float(kept.mean())
@@ -201,11 +211,6 @@ def quantile(x: FloatArray, q: float, confidence: float = 0.95) -> tuple[float, 
     )
 
 
-def mad(x: FloatArray) -> float:
-    """Median absolute deviation from the median (not scaled to a standard deviation)."""
-    return float(np.median(np.abs(x - np.median(x))))
-
-
 # --- what a reader must be told -------------------------------------------------------------------------------------
 
 
@@ -220,7 +225,7 @@ def drift(x: FloatArray, tau: float = 1.0) -> float:
     rho = float(order @ (ranks - (n - 1) / 2)) / float(order @ order)
     if abs(rho) * math.sqrt((n - 1) / tau) < 3.29:
         return 0.0
-    first, last = float(np.median(x[: n // 3])), float(np.median(x[-(n // 3) :]))
+    first, last = median(x[: n // 3]), median(x[-(n // 3) :])
     return last / first - 1.0 if first > 0 else 0.0
 
 
@@ -245,7 +250,7 @@ def modes(x: FloatArray, tick: float) -> Modes | None:
     cut = int(np.argmax(between)) + 1
     if min(cut, n - cut) < 0.05 * n:  # fewer are outliers, which are counted elsewhere
         return None
-    fast, slow = float(np.median(ordered[:cut])), float(np.median(ordered[cut:]))
+    fast, slow = median(ordered[:cut]), median(ordered[cut:])
     gap = slow - fast
     middle = np.searchsorted(ordered, [fast + gap / 3, slow - gap / 3])
     crowd = 0.1 * min(cut, n - cut)  # a valley holds less than this; a uniform law's middle third holds 0.33
@@ -270,20 +275,18 @@ def detect_tick(spans: FloatArray) -> tuple[float, float]:
     or set forward in jumps (0.41 ns and 10 ns on a virtual Zen 3; 32 ns and 1.024 us on some GPUs). (0, 0) where
     no grid is found.
     """
-    values = np.unique(spans)
-    if len(values) < 2:
-        return 0.0, 0.0
+    ordered = np.sort(spans)
+    ordered = ordered[len(spans) // 100 : -(len(spans) // 20)]  # interrupted spans are few and far out
     # float32 milliseconds carry 24 bits; anything finer than a picosecond is rounding.
-    tolerance = max(1e-12, 4 * float(np.finfo(np.float32).eps) * float(np.quantile(np.abs(spans), 0.95)))
-    values = values[(values >= np.quantile(spans, 0.01)) & (values <= np.quantile(spans, 0.95))]
-    gaps = np.diff(values)
+    tolerance = max(1e-12, 4 * float(np.finfo(np.float32).eps) * float(ordered[-1]))
+    gaps = np.diff(ordered)
     gaps = gaps[gaps > tolerance]
     if len(gaps) == 0:
         return 0.0, 0.0
     lsb = _common_divisor(gaps, tolerance)
     if lsb == 0.0:
         return 0.0, 0.0
-    return lsb, _step(np.unique(np.round(values / lsb).astype(np.int64)), spans, lsb)
+    return lsb, _step(np.round(ordered / lsb), lsb)
 
 
 def _common_divisor(gaps: FloatArray, tolerance: float) -> float:
@@ -296,18 +299,14 @@ def _common_divisor(gaps: FloatArray, tolerance: float) -> float:
         divisor = a
         if divisor < 8 * tolerance:
             return 0.0
-    return float(np.median(gaps / np.round(gaps / divisor)))  # rounding evens out
+    return median(gaps / np.round(gaps / divisor))  # rounding evens out
 
 
-def _step(slots: npt.NDArray[np.int64], spans: FloatArray, lsb: float) -> float:
-    """Distance between the clusters that the occupied slots (multiples of lsb) form; lsb where they form none."""
-    if len(slots) < 2 or len(slots) > (slots[-1] - slots[0]) / 2:
+def _step(readings: FloatArray, lsb: float) -> float:
+    """Distance between the clusters that ordered readings (multiples of lsb) form; lsb where they form none."""
+    gaps = np.diff(readings)
+    occupied = 1 + np.count_nonzero(gaps)
+    if occupied > (readings[-1] - readings[0]) / 2:
         return lsb
-    gaps = np.diff(slots)
-    breaks = np.flatnonzero(gaps > max(gaps) / 2)
-    edges = (slots[breaks] + slots[breaks + 1]) / 2
-    every = np.round(spans / lsb)
-    every = every[(every >= slots[0]) & (every <= slots[-1])]
-    cluster = np.searchsorted(edges, every)
-    centres = np.array([np.median(every[cluster == i]) for i in range(len(edges) + 1)])
-    return lsb * max(1, round(float(np.median(np.diff(centres)))))
+    clusters = np.split(readings, np.flatnonzero(gaps > gaps.max() / 2) + 1)
+    return lsb * max(1, round(median(np.diff([median(cluster) for cluster in clusters]))))
