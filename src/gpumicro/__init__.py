@@ -5,8 +5,6 @@ Everything public is reachable from here and loaded on first use, so that import
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -53,17 +51,6 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gpumicro' has no attribute {name!r}")
     return getattr(import_module(f"gpumicro.{_PUBLIC[name]}"), name)
-
-
-class _Package(ModuleType):
-    """Keeps `gpumicro.compare` the function: importing a submodule would else put the module in its place."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from ._core.timing import Work
 from .measurement import FloatArray, Measurement, Policy
 from .timers import Counts, FakeWork, Runnable, Timer, as_timer, as_work, default_timer
 
-__all__ = ["Measurement", "Policy", "measure", "measure_together", "time_kernel"]
+__all__ = ["Measurement", "MeasurementsInterrupted", "Policy", "measure", "measure_together", "time_kernel"]
 
 COARSE_TICKS = 200  # a shorter span is on a coarse grid: its reading is off by more than 0.25%
 OVERHEADS = 40  # a span is at least so many empty regions long: an empty one overlaps with its fences as work cannot
@@ -57,11 +57,22 @@ def measure_together(
     runs = [Run(work, policy, baseline, rng) for work in works]
     prepare(runs)
     active = list(runs)
-    while active:
-        for i in rng.permutation(len(active)):
-            active[i].sample_some(16 if len(runs) > 1 else policy.max_samples)
-        active = [run for run in active if not run.content()]
+    try:
+        while active:
+            for i in rng.permutation(len(active)):
+                active[i].sample_some(16 if len(runs) > 1 else policy.max_samples)
+            active = [run for run in active if not run.content()]
+    except KeyboardInterrupt as stop:
+        raise MeasurementsInterrupted([run.describe("interrupted") if run.n >= LEAST else None for run in runs]) from stop
     return [run.describe() for run in runs]
+
+
+class MeasurementsInterrupted(KeyboardInterrupt):
+    """Ctrl-C while measuring: `partial` has what each work gave until then, None where that was too little."""
+
+    def __init__(self, partial: list[Measurement | None]) -> None:
+        super().__init__()
+        self.partial = partial
 
 
 def prepare(runs: Sequence[Run]) -> None:
