@@ -1,0 +1,2 @@
+def collect():
+    return {"python": "3"}
