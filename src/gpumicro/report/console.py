@@ -88,13 +88,13 @@ def _table(table: Table) -> RichTable:
     shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for i in beside:
         column = table.columns[i]
-        keep_whole = column.right or i > 0 and column.name != "flags"
-        shown.add_column(column.name, justify="right" if column.right else "left", no_wrap=keep_whole, overflow="fold")
+        shown.add_column(column.name, justify="right" if column.right else "left", no_wrap=i > 0, overflow="fold")
     for row in table.rows:
-        cells = [Text(row[i], style="yellow" if table.columns[i].name == "flags" else "") for i in beside]
+        cells = [Text(row[i]) for i in beside]
         for i in under:
             if row[i]:
-                cells[0].append(f"\n  {row[i]}", style="dim")
+                flags = table.columns[i].name == "flags"
+                cells[0].append(f"\n  {'! ' if flags else ''}{row[i]}", style="yellow" if flags else "dim")
         shown.add_row(*cells)
     return shown
 

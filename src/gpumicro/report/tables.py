@@ -123,7 +123,7 @@ def ceilings_table(doc: Doc) -> Table:
         others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
     unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
     columns = (Column("ceiling"), Column("recipe", under=True), Column("achieved", True), Column("95% interval", True),
-               Column("spec peak", True), Column("of spec", True), Column("flags"))  # fmt: skip
+               Column("spec peak", True), Column("of spec", True), Column("flags", under=True))  # fmt: skip
     return Table("ceilings", "Ceilings", columns, tuple(rows), (*unknown, *others)).without_empty()
 
 
@@ -160,7 +160,7 @@ def points_table(doc: Doc) -> Table:
             ", ".join(map(clean, point["flags"])),
         ))  # fmt: skip
     columns = (Column("point"), Column("FLOP/B", True), Column("achieved", True), Column("95% interval", True), Column("bound by"),
-               Column("of roof", True), Column("flags"))  # fmt: skip
+               Column("of roof", True), Column("flags", under=True))  # fmt: skip
     return Table("points", "Points under the roof", columns, tuple(rows)).without_empty()
 
 
@@ -196,7 +196,7 @@ def latency_table(doc: Doc) -> Table:
             where = level_name(item["level"]) if item.get("level") else ""
             rows.append((clean(item["kernel"]), where, _problem(item), threads_text(item["threads"]), quantity(value, "s", ci95),
                          interval(value, ci95, "s"), flags))  # fmt: skip
-    columns = (Column("kernel"), Column("level"), Column("problem"), Column("threads"), Column("time", True), Column("95% interval", True), Column("flags"))
+    columns = (Column("kernel"), Column("level"), Column("problem"), Column("threads"), Column("time", True), Column("95% interval", True), Column("flags", under=True))
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
 
 
