@@ -61,7 +61,9 @@ def _stream(name: str, arrays: int, flops: int) -> KernelSpec:
 
 
 TRIAD, COPY, READ = _stream("triad", 3, 2), _stream("copy", 2, 0), _stream("read", 1, 1)
-FMA = KernelSpec("peak.fma", "", ("float64", "float32"), (), (), lambda p: 0, "none", lambda p: 2 * 8_000_000, unit="FLOP/s")
+FMA = KernelSpec(
+    "peak.fma", "", ("float64", "float32"), (), (), lambda p: 0, "none", lambda p: 2 * 8_000_000, unit="FLOP/s"
+)
 DOT = KernelSpec("peak.dot", "", ("int8",), (), (), lambda p: 0, "none", lambda p: 2 * 64_000_000, unit="FLOP/s")
 CHASE = KernelSpec("latency.chase", "", ("int64",), ("n",), (), lambda p: 64 * p["n"], "exact", lambda p: 0, unit="s")
 MIXED = KernelSpec("mixed.fma", "", ("float64",), ("n", "k"), (), lambda p: 8 * p["n"], "exact", lambda p: 2 * p["n"] * p["k"],
@@ -95,8 +97,12 @@ class _Run:
             flags: tuple[str, ...] = (), facts: dict[str, Any] | None = None) -> dict[str, Any]:  # fmt: skip
         work = spec.bytes_moved(problem) if spec.unit == "B/s" else spec.flops(problem)
         seconds = rate if spec.unit == "s" else work / rate
-        measured = FakeMeasurement(seconds, flags=flags, stop_reason="max-time" if "target-missed" in flags else "target-met")
-        record = result.measurement_record(spec, problem, execution, CPU, "cpu", measured, PASSED, level=level, facts=facts)
+        measured = FakeMeasurement(
+            seconds, flags=flags, stop_reason="max-time" if "target-missed" in flags else "target-met"
+        )
+        record = result.measurement_record(
+            spec, problem, execution, CPU, "cpu", measured, PASSED, level=level, facts=facts
+        )
         self.measurements.append(record)
         return record
 
@@ -113,7 +119,15 @@ class _Run:
             "alternatives": [], "scope": "roof" if record["threads"] == 2 else "shown",
         } | more  # fmt: skip
 
-    def point(self, name: str, kind: str, record: dict[str, Any], bound_by: str, attainable: float, flags: tuple[str, ...] = ()) -> dict[str, Any]:
+    def point(
+        self,
+        name: str,
+        kind: str,
+        record: dict[str, Any],
+        bound_by: str,
+        attainable: float,
+        flags: tuple[str, ...] = (),
+    ) -> dict[str, Any]:
         rate = record["flop_per_s"]
         return {
             "name": name, "kind": kind, "dtype": record["dtype"], "level": record["level"] or "dram", "threads": record["threads"],
@@ -149,8 +163,14 @@ def build_document() -> dict[str, Any]:
         del ceiling["spec_why"], ceiling["fraction_of_spec_why"]
     dram, peak64, peak32 = memory[3]["achieved"], arithmetic[0]["achieved"], arithmetic[1]["achieved"]
     cube = {"m": 2048, "n": 2048, "k": 2048}
-    vendor64, tiled64 = run.add(_gemm("vendor"), 99.1e9, Problem.of("float64", **cube)), run.add(_gemm("tiled"), 96.4e9, Problem.of("float64", **cube))
-    vendor32, tiled32 = run.add(_gemm("vendor"), 203e9, Problem.of("float32", **cube)), run.add(_gemm("tiled"), 188e9, Problem.of("float32", **cube))
+    vendor64, tiled64 = (
+        run.add(_gemm("vendor"), 99.1e9, Problem.of("float64", **cube)),
+        run.add(_gemm("tiled"), 96.4e9, Problem.of("float64", **cube)),
+    )
+    vendor32, tiled32 = (
+        run.add(_gemm("vendor"), 203e9, Problem.of("float32", **cube)),
+        run.add(_gemm("tiled"), 188e9, Problem.of("float32", **cube)),
+    )
     read = run.add(READ, 45.9e9, half, level="dram", flags=("target-missed",))
     points = [
         run.point("gemm.vendor float64 2048", "gemm", vendor64, "float64", peak64),
@@ -164,8 +184,15 @@ def build_document() -> dict[str, Any]:
         problem = Problem.of("float64", n=8_388_608, k=k)
         roof = min(peak64, dram * k / 4)
         record = run.add(MIXED, roof * (0.97 if k not in (8, 16) else 0.88), problem, level="dram")
-        points.append(run.point(f"mixed.fma float64 k={k}", "mixed", record, "dram" if roof < peak64 else "float64", roof))
-    for level, n, seconds in (("l1", 256, 1.63e-9), ("l2", 4096, 4.9e-9), ("l3", 65536, 1.71e-8), ("dram", 4194304, 1.32e-7)):
+        points.append(
+            run.point(f"mixed.fma float64 k={k}", "mixed", record, "dram" if roof < peak64 else "float64", roof)
+        )
+    for level, n, seconds in (
+        ("l1", 256, 1.63e-9),
+        ("l2", 4096, 4.9e-9),
+        ("l3", 65536, 1.71e-8),
+        ("dram", 4194304, 1.32e-7),
+    ):
         run.add(CHASE, seconds * 1000, Problem.of("int64", n=n), ONE, level, facts={"hops": 1000})
     failed = result.measurement_record(COPY, big, BOTH, CPU, "cpu", None, None, status="failed", level="dram",
                                        error="wrong output at index 7: expected 0.5, got 0.25")  # fmt: skip
@@ -197,7 +224,9 @@ def _ridges(memory: list[dict[str, Any]], arithmetic: list[dict[str, Any]]) -> l
     ]  # fmt: skip
 
 
-def _gap(arithmetic: list[dict[str, Any]], memory: list[dict[str, Any]], vendor: dict[str, Any], tiled: dict[str, Any]) -> list[dict[str, Any]]:
+def _gap(
+    arithmetic: list[dict[str, Any]], memory: list[dict[str, Any]], vendor: dict[str, Any], tiled: dict[str, Any]
+) -> list[dict[str, Any]]:
     peak, dram, one = arithmetic[0], memory[3], memory[4]
     return [
         {"quantity": "float64 arithmetic", "unit": "FLOP/s",
@@ -224,7 +253,10 @@ def _gap(arithmetic: list[dict[str, Any]], memory: list[dict[str, Any]], vendor:
 
 def _sustained(ceiling: dict[str, Any]) -> dict[str, Any]:
     value, (low, high) = ceiling["achieved"], ceiling["ci95"]
-    series = [{"t_s": float(t), "value": value * (1 - 0.03 * min(1.0, t / 6)), "clock_hz": None, "power_w": None} for t in range(11)]
+    series = [
+        {"t_s": float(t), "value": value * (1 - 0.03 * min(1.0, t / 6)), "clock_hz": None, "power_w": None}
+        for t in range(11)
+    ]
     settled = {"value": value * 0.97, "ci95": [low * 0.97, high * 0.97]}
     return {"ceiling": ceiling["id"], "seconds": 10.0, "first": {"value": value, "ci95": [low, high]}, "settled": settled, "series": series,
             "clock_hz_why": "no cpufreq in this virtual machine", "power_w_why": "no RAPL counters here"}  # fmt: skip
@@ -265,7 +297,9 @@ def test_derived_values_follow_from_raw_seconds_and_counts(doc: dict[str, Any]) 
                 continue
             low, high = item[key]["ci95"]
             assert low < item[key]["estimate"] < high
-            assert [item[key]["estimate"], low, high] == pytest.approx([work / np.median(runs), work / runs[-1], work / runs[0]])
+            assert [item[key]["estimate"], low, high] == pytest.approx(
+                [work / np.median(runs), work / runs[-1], work / runs[0]]
+            )
         if item["bytes_moved"]:
             assert item["intensity_flop_per_byte"] == item["flops"] / item["bytes_moved"]
         if item["family"] == "latency":
@@ -286,7 +320,9 @@ def test_ceilings_points_and_ridges_quote_their_measurements(doc: dict[str, Any]
 
 
 def test_unmeasured_record_has_a_reason_for_everything() -> None:
-    record = result.measurement_record(TRIAD, Problem.of(n=8), BOTH, "cpu", "cpu", None, None, status="failed", error="boom")
+    record = result.measurement_record(
+        TRIAD, Problem.of(n=8), BOTH, "cpu", "cpu", None, None, status="failed", error="boom"
+    )
     assert record["error"] == "boom"
     for key in ("timing", "time_s", "bandwidth_bytes_per_s", "flop_per_s", "check"):
         assert record[key] is None
@@ -325,7 +361,9 @@ def test_write_then_read_gives_the_same(tmp_path: Path, doc: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_write_refuses_what_is_not_finite_and_keeps_the_old_file(tmp_path: Path, doc: dict[str, Any], bad: float) -> None:
+def test_write_refuses_what_is_not_finite_and_keeps_the_old_file(
+    tmp_path: Path, doc: dict[str, Any], bad: float
+) -> None:
     target = tmp_path / "r.json"
     target.write_text("old")
     doc["measurements"][3]["timing"]["raw_s"][2] = bad
@@ -335,7 +373,9 @@ def test_write_refuses_what_is_not_finite_and_keeps_the_old_file(tmp_path: Path,
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_write_that_fails_midway_keeps_the_old_file(tmp_path: Path, doc: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_that_fails_midway_keeps_the_old_file(
+    tmp_path: Path, doc: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "r.json"
     target.write_text("old")
 
@@ -349,7 +389,9 @@ def test_write_that_fails_midway_keeps_the_old_file(tmp_path: Path, doc: dict[st
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
 
 
-def test_write_goes_through_links_and_into_devices(tmp_path: Path, doc: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_write_goes_through_links_and_into_devices(
+    tmp_path: Path, doc: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     real, link = tmp_path / "real.json", tmp_path / "link.json"
     link.symlink_to(real)
     result.write(link, doc)

@@ -86,7 +86,9 @@ def measurement_record(
     record |= _or_why("timing", timed.get("timing"), unmeasured)
     record |= _or_why("time_s", timed.get("time_s"), unmeasured)
     record |= _rates(spec, record, facts or {}, unmeasured)
-    record |= _or_why("check", None if check is None else asdict(check), unmeasured if status != "ok" else "not checked")
+    record |= _or_why(
+        "check", None if check is None else asdict(check), unmeasured if status != "ok" else "not checked"
+    )
     record["facts"] = dict(facts or {})
     plain = to_plain(record)
     assert isinstance(plain, dict)
@@ -119,7 +121,11 @@ def rate(work: float, time_s: Mapping[str, Any]) -> dict[str, Any]:
     """`work` units in that time, units per second; the ends of the interval change places."""
     low, high = time_s["ci95"]
     # an interval that reaches down to no time at all bounds the rate from below only
-    top = {"ci95": [work / high, work / low]} if low > 0 else {"ci95": None, "ci95_why": "the time's interval reaches zero"}
+    top = (
+        {"ci95": [work / high, work / low]}
+        if low > 0
+        else {"ci95": None, "ci95_why": "the time's interval reaches zero"}
+    )
     return {"estimate": work / time_s["estimate"] if time_s["estimate"] > 0 else None, **top} | (
         {} if time_s["estimate"] > 0 else {"estimate_why": "no time above the timer's overhead"}
     )
@@ -234,7 +240,12 @@ def dumps(doc: Mapping[str, Any]) -> str:
             raise SchemaError(f"{place} is {value}; a result holds null with a reason instead")
     text = json.dumps(doc, indent=1, allow_nan=False, ensure_ascii=True)
     # a line break stands in no JSON string, so only real lists of numbers match
-    return re.sub(r"\[\n[\s\d.eE+,-]+\]", lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
+    return (
+        re.sub(
+            r"\[\n[\s\d.eE+,-]+\]", lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text
+        )
+        + "\n"
+    )
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
@@ -349,7 +360,9 @@ def _check_version(doc: Any, name: str) -> None:
     if match is None:
         raise SchemaError(f"{name}: of another schema: {found[:80]!r}, where {SCHEMA!r} was expected")
     if int(match[1]) > _MAJOR:
-        raise SchemaError(f"{name}: schema {found!r} is newer than this gpumicro {__version__} reads ({SCHEMA!r}); update gpumicro")
+        raise SchemaError(
+            f"{name}: schema {found!r} is newer than this gpumicro {__version__} reads ({SCHEMA!r}); update gpumicro"
+        )
     if int(match[1]) < _MAJOR:
         raise SchemaError(f"{name}: schema {found!r} has never existed")
 

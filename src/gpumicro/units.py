@@ -62,7 +62,9 @@ def _factor(suffix: str, unit: str, text: str) -> float:
         return _DECIMAL[prefix]
     if unit in ("B", "") and prefix in _BINARY:
         return float(_BINARY[prefix])
-    allowed = "KiB, MiB, GiB, kB, MB, GB" if unit == "B" else f"for example {unit and 'G'}{unit}" if unit else "k, M, Ki, Mi"
+    allowed = (
+        "KiB, MiB, GiB, kB, MB, GB" if unit == "B" else f"for example {unit and 'G'}{unit}" if unit else "k, M, Ki, Mi"
+    )
     raise UsageError(f"{text!r}: unknown unit {suffix!r} (allowed: {allowed})")
 
 
@@ -177,3 +179,8 @@ def _plain(number: float, digits: int) -> str:
     """Up to `digits` significant digits without an exponent or trailing zeros."""
     text = f"{float(f'{number:.{digits}g}'):.12f}" if abs(number) < 1e15 else f"{number:.{digits}g}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def from_prefix(number: float, prefix: str) -> float:
+    """`from_prefix(3.5, "G")` is 3.5e9: for data files that keep a vendor's unit."""
+    return number * _DECIMAL[prefix]

@@ -32,7 +32,12 @@ class Gap:
 def gaps(doc: Doc) -> list[Gap]:
     """Every gap of the document, in its order."""
     return [
-        Gap(clean(gap["quantity"]), tuple(_steps(gap)), tuple(map(_cause, gap["causes"])), tuple(map(_open, gap["unattributed"])))
+        Gap(
+            clean(gap["quantity"]),
+            tuple(_steps(gap)),
+            tuple(map(_cause, gap["causes"])),
+            tuple(map(_open, gap["unattributed"])),
+        )
         for gap in doc.get("gap", [])
     ]
 
@@ -61,7 +66,11 @@ def _between(item: Doc) -> str:
 
 def _cause(cause: Doc) -> str:
     fraction: float | None = cause.get("fraction")
-    size = f"accounts for {format_fraction(fraction, 2)} of {clean(cause['between'][0])}" if fraction is not None else "size not measured"
+    size = (
+        f"accounts for {format_fraction(fraction, 2)} of {clean(cause['between'][0])}"
+        if fraction is not None
+        else "size not measured"
+    )
     return f"{_between(cause)}: {clean(cause['cause'])}, {size} ({clean(cause['evidence'])})"
 
 

@@ -62,11 +62,15 @@ class Placer:
         """Keep labels off the marker at that place in data coordinates."""
         px, py = self.ax.transData.transform((x, y))
         half = size_points / 2 * self._pixels_per_point
-        self.taken.append(np.array([(px - half, py - half), (px + half, py - half), (px + half, py + half), (px - half, py + half)]))
+        self.taken.append(
+            np.array([(px - half, py - half), (px + half, py - half), (px + half, py + half), (px - half, py + half)])
+        )
 
     def avoid_box(self, extent: Any) -> None:
         """Keep labels out of that box of display pixels (a legend)."""
-        self.taken.append(np.array([(extent.x0, extent.y0), (extent.x1, extent.y0), (extent.x1, extent.y1), (extent.x0, extent.y1)]))
+        self.taken.append(
+            np.array([(extent.x0, extent.y0), (extent.x1, extent.y0), (extent.x1, extent.y1), (extent.x0, extent.y1)])
+        )
 
     def avoid_line(self, xs: Sequence[float], ys: Sequence[float]) -> None:
         """Prefer spots that this line does not cross."""
@@ -111,5 +115,14 @@ class Placer:
         self.taken.append(corners)
         # the middle of the box is the anchor that draws to the same place whatever the renderer's idea of a baseline
         middle = self.ax.transData.inverted().transform(corners.mean(axis=0))
-        label = self.ax.text(*middle, text, ha="center", va="center", rotation=spot.angle, rotation_mode="default", parse_math=False, **style)
+        label = self.ax.text(
+            *middle,
+            text,
+            ha="center",
+            va="center",
+            rotation=spot.angle,
+            rotation_mode="default",
+            parse_math=False,
+            **style,
+        )
         label.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6})

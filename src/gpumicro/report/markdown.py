@@ -32,7 +32,13 @@ def _lines(doc: Doc) -> Iterator[str]:
     for table in all_tables(doc):
         yield from _table(table)
     for gap in gaps(doc):
-        yield from ("", f"## From spec to kernel: {_escape(gap.quantity)}", "", "| step | value | share | what |", "| --- | ---: | --- | --- |")
+        yield from (
+            "",
+            f"## From spec to kernel: {_escape(gap.quantity)}",
+            "",
+            "| step | value | share | what |",
+            "| --- | ---: | --- | --- |",
+        )
         for step in gap.steps:
             yield f"| {_escape(step.name)} | {_escape(step.value)} | {_escape(step.share)} | {_escape(step.label)} |"
         yield from _list([*gap.causes, *gap.open])

@@ -71,7 +71,9 @@ def _script_json(value: Any) -> str:
 def _body(doc: Doc) -> Iterator[str]:
     for line in warnings(doc):
         yield f'<p class="alarm">{_E(line)}</p>'
-    yield _figure(plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures")
+    yield _figure(
+        plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
+    )
     yield '<p class="dim">Point at a line or a marker for its figures. Solid: measured; dashed: spec peak. Click a heading to sort.</p>'
     made = {table.key: table for table in all_tables(doc)}
     for key in ("ceilings", "ridge", "points"):
@@ -85,7 +87,9 @@ def _body(doc: Doc) -> Iterator[str]:
     yield from _section("Verdicts and notes", remarks(doc))
     words = flag_words(doc)
     if words:
-        yield "<h2>Flags</h2><dl>" + "".join(f"<dt>{_E(flag)}</dt><dd>{_E(text)}</dd>" for flag, text in words) + "</dl>"
+        yield (
+            "<h2>Flags</h2><dl>" + "".join(f"<dt>{_E(flag)}</dt><dd>{_E(text)}</dd>" for flag, text in words) + "</dl>"
+        )
     yield from _method(doc)
 
 
@@ -106,7 +110,9 @@ def _figure(figure: Any, name: str, description: str) -> str:
     svg = plot.save_svg(figure, salt=name).decode()
     svg = svg[svg.index("<svg") :]
     # the page scales the picture; ids of glyphs and clips are local to a picture, of points and roofs to the page
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1)
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
+    )
     svg = re.sub(r'id="(?!point-|ceiling-|spec-)', f'id="{name}-', svg)
     svg = re.sub(r'(xlink:href="#|url\(#)', rf"\1{name}-", svg)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{_E(description)}"', 1)
@@ -116,9 +122,12 @@ def _figure(figure: Any, name: str, description: str) -> str:
 def _table(table: Table, heading: bool = True) -> str:
     title = f"<h2>{_E(table.title)}</h2>" if heading else ""
     head = "".join(
-        f'<th scope="col"{" class=number" if c.right else ""}><button type="button">{_E(c.name)}</button></th>' for c in table.columns
+        f'<th scope="col"{" class=number" if c.right else ""}><button type="button">{_E(c.name)}</button></th>'
+        for c in table.columns
     )
-    rows = "".join("<tr>" + "".join(_cell(table, i, text) for i, text in enumerate(row)) + "</tr>" for row in table.rows)
+    rows = "".join(
+        "<tr>" + "".join(_cell(table, i, text) for i, text in enumerate(row)) + "</tr>" for row in table.rows
+    )
     return f'{title}<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{_list(table.remarks)}'
 
 
@@ -126,7 +135,9 @@ def _cell(table: Table, index: int, text: str) -> str:
     column = table.columns[index]
     kind = "number" if column.right else "flags" if "flags" in column.name and text else ""
     value = _sort_value(text) if column.right else None
-    return f"<td{f' class={kind}' if kind else ''}{f' data-value={value!r}' if value is not None else ''}>{_E(text)}</td>"
+    return (
+        f"<td{f' class={kind}' if kind else ''}{f' data-value={value!r}' if value is not None else ''}>{_E(text)}</td>"
+    )
 
 
 def _sort_value(text: str) -> float | None:
@@ -144,7 +155,9 @@ def _gap_section(doc: Doc) -> Iterator[str]:
     if figure is None:
         return
     yield "<h2>From spec to kernel</h2>"
-    yield _figure(figure, "gap", "What is lost from spec to ceiling to library to kernel; the lists below say the same in words")
+    yield _figure(
+        figure, "gap", "What is lost from spec to ceiling to library to kernel; the lists below say the same in words"
+    )
     yield '<p class="dim">Coloured ends: losses with a known cause; hatched: not attributed.</p>'
     for gap in gaps(doc):
         steps = "".join(
@@ -158,7 +171,12 @@ def _method(doc: Doc) -> Iterator[str]:
     yield "<h2>How it was measured</h2>"
     yield _list(list(_method_lines(doc)))
     yield f"<details><summary>All measurements</summary>{_table(measurements_table(doc), heading=False)}</details>"
-    for title, key in (("Environment", "environment"), ("Devices", "devices"), ("Settings", "settings"), ("Spec", "spec")):
+    for title, key in (
+        ("Environment", "environment"),
+        ("Devices", "devices"),
+        ("Settings", "settings"),
+        ("Spec", "spec"),
+    ):
         if doc.get(key):
             yield f"<details><summary>{title}</summary><pre>{_E(json.dumps(doc[key], indent=2, ensure_ascii=False))}</pre></details>"
 
@@ -191,7 +209,11 @@ def tips(doc: Doc) -> Mapping[str, str]:
     for index, point in enumerate(doc["points"]):
         unit = shown_unit("FLOP/s", point.get("dtype"))
         value, ci95 = point["flop_per_s"], point.get("ci95")
-        bound = f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {level_name(point['bound_by'])}" if point["bound_by"] else ""
+        bound = (
+            f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {level_name(point['bound_by'])}"
+            if point["bound_by"]
+            else ""
+        )
         lines = [clean(point["name"]), quantity(value, unit, ci95), f"95%: {interval(value, ci95, unit)}",
                  quantity(point["intensity_flop_per_byte"], "FLOP/B"), bound, *map(clean, point["flags"])]  # fmt: skip
         found[f"point-{index}"] = "\n".join(filter(None, lines))

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: told apart with every kind of colour vision
-DTYPE_COLOURS = {"float64": "#0072B2", "float32": "#D55E00", "bfloat16": "#009E73", "int8": "#CC79A7", "float16": "#E69F00"}
+DTYPE_COLOURS = {
+    "float64": "#0072B2",
+    "float32": "#D55E00",
+    "bfloat16": "#009E73",
+    "int8": "#CC79A7",
+    "float16": "#E69F00",
+}
 _OTHER_DTYPE = "#56B4E9"
 _LEVEL_COLOURS = {"l1": "#9a9a9a", "l2": "#7d7d7d", "l3": "#5c5c5c", "dram": "#222222"}
 _MARKERS = {"gemm": "s^vD", "stream": "o", "mixed": ".", "user": "*XP"}  # of a kind's kernels in their order
@@ -112,7 +118,11 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
             if not value:
                 continue
             xs, ys = _roof_line(ax, roofs, ceiling, value)
-            style = {"linestyle": "-", "linewidth": 1.7} if kind == "ceiling" else {"linestyle": (0, (5, 3)), "linewidth": 1.0}
+            style = (
+                {"linestyle": "-", "linewidth": 1.7}
+                if kind == "ceiling"
+                else {"linestyle": (0, (5, 3)), "linewidth": 1.0}
+            )
             ax.plot(xs, ys, color=colour, zorder=2, solid_capstyle="butt", **style)
             ax.plot(xs, ys, color=colour, alpha=0, linewidth=_HIT_WIDTH, zorder=1.5, gid=f"{kind}-{index}")
             placer.avoid_line(xs, ys)
@@ -122,7 +132,11 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
 
 
 def _roof_colour(ceiling: Doc) -> str:
-    return _LEVEL_COLOURS.get(ceiling["level"] or "", "#444444") if ceiling["kind"] == "memory" else colour_of(ceiling["dtype"])
+    return (
+        _LEVEL_COLOURS.get(ceiling["level"] or "", "#444444")
+        if ceiling["kind"] == "memory"
+        else colour_of(ceiling["dtype"])
+    )
 
 
 def _roof_line(
@@ -153,16 +167,37 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
             ax.plot([x, x], point["ci95"], color=colour, linewidth=1.2, zorder=4)
         label = f"{_KIND_WORDS.get(kind, _kernel(point))} {clean(dtype or '')}".strip()
         size = {"mixed": 7.0, "user": 11.0}.get(kind, 6.0)
-        edge = {"markeredgecolor": _FLAGGED, "markeredgewidth": 1.8} if point["flags"] else {"markeredgecolor": "white", "markeredgewidth": 0.5}
+        edge = (
+            {"markeredgecolor": _FLAGGED, "markeredgewidth": 1.8}
+            if point["flags"]
+            else {"markeredgecolor": "white", "markeredgewidth": 0.5}
+        )
         ax.plot([x], [y], markers[kind, _kernel(point)], color=colour, markersize=size, zorder=5, linestyle="none",
                 label=None if label in named else label, gid=f"point-{index}", **edge)  # fmt: skip
         named.add(label)
         placer.avoid_marker(x, y, 4.5 if kind == "mixed" else size + 1)
     for (dtype, _, _), sweep in sweeps.items():
         sweep.sort(key=lambda p: float(p["intensity_flop_per_byte"]))
-        ax.plot([p["intensity_flop_per_byte"] for p in sweep], [p["flop_per_s"] for p in sweep], color=colour_of(dtype), linewidth=1.1, alpha=0.7, zorder=3)
+        ax.plot(
+            [p["intensity_flop_per_byte"] for p in sweep],
+            [p["flop_per_s"] for p in sweep],
+            color=colour_of(dtype),
+            linewidth=1.1,
+            alpha=0.7,
+            zorder=3,
+        )
     if any(point["flags"] for _, point in points):
-        ax.plot([], [], "o", markerfacecolor="none", markeredgecolor=_FLAGGED, markeredgewidth=1.8, markersize=6, linestyle="none", label="flagged: see the table")
+        ax.plot(
+            [],
+            [],
+            "o",
+            markerfacecolor="none",
+            markeredgecolor=_FLAGGED,
+            markeredgewidth=1.8,
+            markersize=6,
+            linestyle="none",
+            label="flagged: see the table",
+        )
 
 
 def _kernel(point: Doc) -> str:
@@ -191,7 +226,11 @@ def _label_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> 
             # two lines that nearly touch share one label, on the upper of them
             said = f"spec {format_quantity(spec, unit)}"
             close = max(spec, achieved) / min(spec, achieved) < _CLOSE
-            labels = [(max(spec, achieved), [f"{text}; {said}" for text in texts])] if close else [*labels, (spec, [f"{ceiling_name(ceiling)} {said}"])]
+            labels = (
+                [(max(spec, achieved), [f"{text}; {said}" for text in texts])]
+                if close
+                else [*labels, (spec, [f"{ceiling_name(ceiling)} {said}"])]
+            )
         for value, variants in labels:
             xs, ys = _roof_line(ax, roofs, ceiling, value)
             placer.place(variants, _spots(ax, ceiling, xs, ys), color=_roof_colour(ceiling), **_LABEL)
@@ -217,7 +256,11 @@ def _label_points(points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
     for _, point in points:
         if point.get("kind") in ("user", None) or point["flags"]:
             x, y = point["intensity_flop_per_byte"], point["flop_per_s"]
-            spots = [Spot(x, y * up, 0.0, above, ha) for ha in ("left", "right", "center") for above, up in ((False, 0.93), (True, 1.07))]
+            spots = [
+                Spot(x, y * up, 0.0, above, ha)
+                for ha in ("left", "right", "center")
+                for above, up in ((False, 0.93), (True, 1.07))
+            ]
             placer.place([clean(point["name"])], spots, color=colour_of(point.get("dtype")), fontsize=6.5)
 
 
@@ -236,7 +279,16 @@ def draw_gap(doc: Doc, ax: Axes, index: int = 0) -> Axes:
         words = []
         if value is not None and above is not None:
             words = _draw_losses(ax, row, gap, above, step)
-        ax.annotate("   ".join(words), (0, row + 0.31), (6, 0), textcoords="offset points", fontsize=6.8, va="top", color="#444444", parse_math=False)
+        ax.annotate(
+            "   ".join(words),
+            (0, row + 0.31),
+            (6, 0),
+            textcoords="offset points",
+            fontsize=6.8,
+            va="top",
+            color="#444444",
+            parse_math=False,
+        )
         above = step if value is not None else above
     ax.set_ylim(len(steps) - 0.35, -0.6)
     ax.set_xlim(0, top * 1.3)
@@ -253,7 +305,16 @@ def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
     if value is None:
         ax.barh([row], [top], height=0.52, facecolor="none", edgecolor="#999999", linestyle="--", linewidth=0.9)
         why = clean(step.get("value_why") or "")
-        ax.annotate(f"unknown: {why}", (0, row), (6, 0), textcoords="offset points", va="center", fontsize=7.5, color="#555555", parse_math=False)
+        ax.annotate(
+            f"unknown: {why}",
+            (0, row),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+            color="#555555",
+            parse_math=False,
+        )
         return
     ax.barh([row], [value], height=0.52, color="#9ec5de" if step["name"] == "spec" else "#0072B2", linewidth=0)
     if step.get("ci95"):
@@ -261,7 +322,14 @@ def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
     dark = step["name"] == "spec"
     ax.annotate(clean(step.get("label") or ""), (0, row), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
                 color="#1a1a1a" if dark else "white", parse_math=False, clip_on=True)  # fmt: skip
-    ax.annotate(format_quantity(value, unit, step.get("ci95")), (top, row), (8, 0), textcoords="offset points", va="center", fontsize=8.5)
+    ax.annotate(
+        format_quantity(value, unit, step.get("ci95")),
+        (top, row),
+        (8, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8.5,
+    )
 
 
 def _draw_losses(ax: Axes, row: int, gap: Doc, above: Doc, step: Doc) -> list[str]:
@@ -277,7 +345,9 @@ def _draw_losses(ax: Axes, row: int, gap: Doc, above: Doc, step: Doc) -> list[st
             start += width
     rest = above["value"] - start
     if rest > 0:
-        ax.barh([row], [rest], left=start, height=0.52, facecolor="none", edgecolor="#999999", hatch="////", linewidth=0.5)
+        ax.barh(
+            [row], [rest], left=start, height=0.52, facecolor="none", edgecolor="#999999", hatch="////", linewidth=0.5
+        )
     for item in gap["unattributed"]:
         if list(item["between"]) == [above["name"], step["name"]]:
             share = item.get("fraction")

@@ -56,16 +56,20 @@ class Table:
         """The table without the columns that no row fills (never the first)."""
         keep = [i for i in range(len(self.columns)) if i == 0 or any(row[i] for row in self.rows)]
         columns = tuple(self.columns[i] for i in keep)
-        return Table(self.key, self.title, columns, tuple(tuple(row[i] for i in keep) for row in self.rows), self.remarks)
+        return Table(
+            self.key, self.title, columns, tuple(tuple(row[i] for i in keep) for row in self.rows), self.remarks
+        )
 
 
 def clean(text: object) -> str:
     """One printable line: names come from the file, and a file may hold terminal escapes."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+|[\ud800-\udfff]", " ", str(text)).strip()
+    return re.sub(
+        r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+|[\ud800-\udfff]", " ", str(text)
+    ).strip()
 
 
 def level_name(level: str | None) -> str:
-    """"DRAM" for "dram"."""
+    """ "DRAM" for "dram"."""
     return LEVEL_NAMES.get(level or "", clean(level or "?"))
 
 
@@ -90,12 +94,12 @@ def fraction(value: float | None) -> str:
 
 
 def threads_text(threads: int | None) -> str:
-    """"1 thread", "8 threads"."""
+    """ "1 thread", "8 threads"."""
     return "" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
 
 
 def ceiling_name(ceiling: Doc) -> str:
-    """"DRAM", "float64": what the roof is, without the threads."""
+    """ "DRAM", "float64": what the roof is, without the threads."""
     return level_name(ceiling["level"]) if ceiling["kind"] == "memory" else clean(ceiling["dtype"])
 
 
@@ -119,7 +123,17 @@ def ceilings_table(doc: Doc) -> Table:
             reasons.setdefault(clean(ceiling.get("spec_why") or "no reason given"), []).append(ceiling_name(ceiling))
         flags = ", ".join(map(clean, ceiling["flags"]))
         share = fraction(ceiling["fraction_of_spec"])
-        rows.append((name, describe_recipe(ceiling), quantity(achieved, unit, ci95), interval(achieved, ci95, unit), spec, share, flags))
+        rows.append(
+            (
+                name,
+                describe_recipe(ceiling),
+                quantity(achieved, unit, ci95),
+                interval(achieved, ci95, unit),
+                spec,
+                share,
+                flags,
+            )
+        )
         others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
     unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
     columns = (Column("ceiling"), Column("recipe", under=True), Column("achieved", True), Column("95% interval", True),
@@ -139,7 +153,13 @@ def ridge_table(doc: Doc) -> Table:
         value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
         rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), str(ridge.get("threads") or ""),
                      quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
-    columns = (Column("memory"), Column("arithmetic"), Column("threads", True), Column("ridge point", True), Column("95% interval", True))
+    columns = (
+        Column("memory"),
+        Column("arithmetic"),
+        Column("threads", True),
+        Column("ridge point", True),
+        Column("95% interval", True),
+    )
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
 
 
@@ -179,7 +199,11 @@ def sustained_table(doc: Doc) -> Table:
             quantity(settled["value"], unit, settled["ci95"]), interval(settled["value"], settled["ci95"], unit),
             "-" if change is None else f"{100 * change:+.1f}%",
         ))  # fmt: skip
-        remarks += [f"{what} unknown: {clean(held[key])}." for key, what in (("clock_hz_why", "Clock"), ("power_w_why", "Power")) if held.get(key)]
+        remarks += [
+            f"{what} unknown: {clean(held[key])}."
+            for key, what in (("clock_hz_why", "Clock"), ("power_w_why", "Power"))
+            if held.get(key)
+        ]
     columns = (Column("ceiling"), Column("held for", True), Column("first seconds", True), Column("settled", True),
                Column("95% interval", True), Column("change", True))  # fmt: skip
     return Table("sustained", "Sustained", columns, tuple(rows), tuple(dict.fromkeys(remarks)))
@@ -196,7 +220,15 @@ def latency_table(doc: Doc) -> Table:
             where = level_name(item["level"]) if item.get("level") else ""
             rows.append((clean(item["kernel"]), where, _problem(item), threads_text(item["threads"]), quantity(value, "s", ci95),
                          interval(value, ci95, "s"), flags))  # fmt: skip
-    columns = (Column("kernel"), Column("level"), Column("problem"), Column("threads"), Column("time", True), Column("95% interval", True), Column("flags", under=True))
+    columns = (
+        Column("kernel"),
+        Column("level"),
+        Column("problem"),
+        Column("threads"),
+        Column("time", True),
+        Column("95% interval", True),
+        Column("flags", under=True),
+    )
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
 
 
@@ -289,7 +321,10 @@ def _device_words(device: Doc) -> str:
 
 def remarks(doc: Doc) -> list[str]:
     """Verdicts, then notes."""
-    verdicts = [f"{'passed' if v['passed'] else 'FAILED'}: {clean(v['name'])}: {clean(v['text'])}" for v in doc.get("verdicts", [])]
+    verdicts = [
+        f"{'passed' if v['passed'] else 'FAILED'}: {clean(v['name'])}: {clean(v['text'])}"
+        for v in doc.get("verdicts", [])
+    ]
     return [*verdicts, *map(clean, doc.get("notes", []))]
 
 
