@@ -20,6 +20,7 @@ __all__ = ["Measurement", "MeasurementsInterrupted", "Policy", "measure", "measu
 
 COARSE_TICKS = 200  # a shorter span is on a coarse grid: its reading is off by more than 0.25%
 OVERHEADS = 40  # a span is at least so many empty regions long: an empty one overlaps with its fences as work cannot
+CONTENT = 0.9  # of the target: the looks pick a moment at which the interval is, by chance, a little narrow
 GROWTH = 1.3  # from one look at the interval to the next: looking after every sample costs coverage
 LEAST = 6  # samples below which the median has no 95% interval
 WINDOW_S = 0.01  # of warm-up
@@ -135,21 +136,23 @@ class Run:
 
     def choose_batch(self) -> None:
         """The smallest power of two whose span is long against tick and overhead; 1 where one run is."""
-        if self.policy.batch is not None:
-            self.batch = self.policy.batch
-            self.span_s = float(self.take(1)[1][0])
-            return
+        self.batch = self.policy.batch or 1
+        self.take(1)  # the first run of all pays for page faults, lazy binding, compilers: never believed
         while True:
             self.span_s = float(self.take(1)[1][0])
-            if self.span_s < WINDOW_S:  # cheap: the fastest of four, as the first runs of all are slow
+            if self.span_s < WINDOW_S:
                 self.span_s = min(self.span_s, float(self.take(3)[1].min()))
-            if self.span_s - self.baseline.location.estimate >= self.needed_s or self.batch >= 1 << 30:
+            if self.policy.batch or self.long_enough() or self.batch >= 1 << 30:
                 return
             self.batch *= 2
 
+    def long_enough(self) -> bool:
+        """Whether a span of this batch is."""
+        return self.span_s - self.baseline.location.estimate >= self.needed_s
+
     def lengthen_batch(self) -> None:
         """Again after the warm-up, which may have made the work faster."""
-        if self.policy.batch is None and 0 < self.span_s - self.baseline.location.estimate < self.needed_s:
+        if not self.policy.batch and not self.long_enough() and self.batch < 1 << 30:
             self.choose_batch()
 
     def draw(self, k: int) -> Counts:
@@ -243,9 +246,10 @@ class Run:
 
     def look(self) -> bool:
         """Whether the interval is narrow enough. Where the baseline is what widens it, the baseline grows."""
+        self.span_s = stats.median(self.raw)
         self.location = self._locate(self.samples())
         while (
-            self.location.relative > self.policy.target
+            self.location.relative > CONTENT * self.policy.target
             and self.baseline.half_s / self.batch > self.location.statistical / 2
             and len(self.baseline.spans) < self.policy.max_samples
         ):
@@ -254,11 +258,11 @@ class Run:
             self.spent_s += self.timer.now() - before_s
             self.location = self._locate(self.samples())
         tau = self.location.dependence.tau
-        return self.met and (tau <= 2.5 or self.n >= 60 * tau)
+        return self.within(CONTENT * self.policy.target) and (tau <= 2.5 or self.n >= 60 * tau)
 
-    @property
-    def met(self) -> bool:
-        return self.location.relative <= self.policy.target and self.location.confidence >= self.policy.confidence
+    def within(self, target: float) -> bool:
+        """Whether the interval is that narrow, relatively, and reaches the confidence that was asked."""
+        return self.location.relative <= target and self.location.confidence >= self.policy.confidence
 
     def samples(self) -> FloatArray:
         """Seconds per run of each span, net."""
@@ -280,6 +284,7 @@ class Run:
         """The record of what was seen; `stop_reason` where it was not this run's own rule that stopped."""
         done = self.look()  # the baseline may have grown since, for another work
         own = "target-met" if done else "max-samples" if self.n >= self.policy.max_samples else "max-time"
+        missed = not self.within(self.policy.target)
         values, location, baseline = self.samples(), self.location, self.baseline
         duration_s = self.timer.now() - self.began_s
         split = stats.modes(values, baseline.tick_s / self.batch)
@@ -289,10 +294,10 @@ class Run:
             "correlated": location.dependence.correlated,
             "drift": abs(stats.drift(values, location.dependence.tau)) > self.policy.target / 2,
             "bimodal": split is not None,
-            "target-missed": not self.met,
+            "target-missed": missed,
             "not-steady": not self.steady,
             "throttled": self.timer.throttled_s() - self.throttled_before_s > 0.01 * duration_s,
-            "below-resolution": location.low <= 0 or (self.coarse() and not self.met),
+            "below-resolution": location.low <= 0 or (self.coarse() and missed),
         }
         mean = float(values.mean())
         return Measurement(

@@ -99,22 +99,23 @@ class Dependence:
 
 
 def dependence(x: FloatArray) -> Dependence:
-    """Lag-1 sign test about the median (one-sided, 2.5%); where it fires, tau by Sokal's window on the signs."""
-    n = len(x)
-    if n < 12:
+    """Runs test about the median (one-sided, 2.5%); where it fires, tau by Sokal's window on the signs."""
+    n, centre = len(x), median(x)
+    # Many samples may tie with the median on a coarse grid: they go to the side that makes the halves more equal.
+    above = x > centre
+    if 2 * np.count_nonzero(above) < n and abs(2 * np.count_nonzero(x >= centre) - n) < n - 2 * np.count_nonzero(above):
+        above = x >= centre
+    high = int(np.count_nonzero(above))
+    pairs = 2 * high * (n - high)
+    if min(high, n - high) < 6:
         return Dependence(False, 1.0)
-    signs = np.sign(x - median(x))
-    signs = signs[signs != 0]  # ties with the median (a coarse tick) say nothing about order
-    m = len(signs)
-    if m < 12:
+    runs = 1 + np.count_nonzero(above[1:] != above[:-1])
+    expected = 1 + pairs / n
+    if expected - runs <= 1.96 * math.sqrt(pairs * (pairs - n) / (n * n * (n - 1))):
         return Dependence(False, 1.0)
-    agreements = np.count_nonzero(signs[1:] == signs[:-1])
-    # Centred on the median the signs sum to about 0, so neighbours agree by 1/2 less than a coin would.
-    if 2 * agreements - (m - 2) <= 1.96 * math.sqrt(m - 1):
-        return Dependence(False, 1.0)
-    signs = signs - signs.mean()
-    spectrum = np.fft.rfft(signs, 1 << (2 * m - 1).bit_length())
-    covariance = np.fft.irfft(spectrum * spectrum.conj())[: max(m // 3, 2)]
+    signs = above - high / n
+    spectrum = np.fft.rfft(signs, 1 << (2 * n - 1).bit_length())
+    covariance = np.fft.irfft(spectrum * spectrum.conj())[: n // 3]
     taus = 2 * np.cumsum(covariance) / covariance[0] - 1  # 1 + 2 (rho_1 + ... + rho_lag)
     wide = np.flatnonzero(np.arange(len(taus)) >= 5 * taus)
     tau = float(taus[wide[0]] if len(wide) else taus[-1])
@@ -219,11 +220,10 @@ def drift(x: FloatArray, tau: float = 1.0) -> float:
     n = len(x)
     if n < 12:
         return 0.0
-    ranks = np.empty(n)
-    ranks[np.argsort(x, kind="stable")] = np.arange(n)
-    order = np.arange(n) - (n - 1) / 2
-    rho = float(order @ (ranks - (n - 1) / 2)) / float(order @ order)
-    if abs(rho) * math.sqrt((n - 1) / tau) < 3.29:
+    ordered, order = np.sort(x), np.arange(n) - (n - 1) / 2
+    ranks = np.searchsorted(ordered, x, "left") + np.searchsorted(ordered, x, "right") - float(n)  # ties share theirs
+    power = float(ranks @ ranks) * float(order @ order)
+    if power == 0 or abs(float(order @ ranks)) * math.sqrt((n - 1) / tau / power) < 3.29:
         return 0.0
     first, last = median(x[: n // 3]), median(x[-(n // 3) :])
     return last / first - 1.0 if first > 0 else 0.0
