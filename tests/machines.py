@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+from gpumicro.peaks.sheet import Promise, Sheet
 
 
 def figure(value: float, width: float = 0.01) -> dict[str, Any]:
@@ -49,3 +52,22 @@ def gemm(rate: float, kernel: str = "gemm.tiled") -> dict[str, Any]:
         kernel, level="dram", rate=rate, problem={"m": 1024, "n": 1024, "k": 1024}, flops=flops,
         bytes_moved=3 * 8 * 1024**2, intensity_flop_per_byte=85.0, time_s={"estimate": flops / rate},
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class FakeSheet(Sheet):
+    """A spec of two cores at 4 GHz that promises `value` FLOP/s in float64, 16 a cycle and core, and nothing else."""
+
+    value: float | None
+
+    def __init__(self, value: float | None) -> None:
+        for key, held in {"record": {}, "cores": 2, "clock_hz": 4e9, "spec": None, "value": value}.items():
+            object.__setattr__(self, key, held)
+
+    def bandwidth(self, level: str) -> Promise:
+        return Promise(None, f"no {level} bandwidth is promised")
+
+    def arithmetic(self, dtype: str, recipe: str = "fma") -> Promise:
+        if (dtype, recipe) == ("float64", "fma"):
+            return Promise(self.value, "virtual machine: clock hidden", 16.0)
+        return Promise(None, "not promised")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from machines import figure, gemm, machine_records
+from machines import FakeSheet, figure, gemm, machine_records
 
 from gpumicro import model
 from gpumicro.errors import UsageError
@@ -90,15 +90,12 @@ def test_kernels_without_flop_make_no_point(machine: list[dict[str, Any]]) -> No
     assert any("triad" in name for name in names)
 
 
-SPEC = {"cores": 2, "peaks": {"float64": {"value": 90e9, "why": "", "per_cycle": 16.0}}}
-
-
 @pytest.mark.parametrize(("clock_hz", "blamed"), [(3.5e9, "the spec is wrong"), (2.0e9, "the measurement or")])
 def test_a_ceiling_above_its_spec_says_which_of_the_two_is_wrong(
     machine: list[dict[str, Any]], clock_hz: float, blamed: str
 ) -> None:
     ceilings = model.ceilings(machine)
-    model.attach_spec(ceilings, SPEC, clock_hz)
+    model.attach_spec(ceilings, FakeSheet(90e9), clock_hz)
     roof = model.roofs(ceilings, "arithmetic")[0]
     assert roof["fraction_of_spec"] == pytest.approx(100 / 90)
     assert "above-spec" in roof["flags"]
@@ -108,7 +105,7 @@ def test_a_ceiling_above_its_spec_says_which_of_the_two_is_wrong(
 
 def test_one_thread_is_set_against_its_share_of_the_spec(machine: list[dict[str, Any]]) -> None:
     ceilings = model.ceilings(machine)
-    model.attach_spec(ceilings, SPEC, 3e9)
+    model.attach_spec(ceilings, FakeSheet(90e9), 3e9)
     one = next(c for c in ceilings if c["threads"] == 1 and c["kind"] == "arithmetic")
     assert one["spec"] == 45e9
 

@@ -6,12 +6,14 @@ unattributed. Pure: reads JSON-shaped records, gives JSON-shaped explanations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .model import Record, measured, rate, roofs
+from .model import Record, measured, promise_for, rate, roofs
+from .peaks.sheet import Sheet
+from .units import format_quantity, format_size
 
 WORTH_NAMING = 0.02  # a loss below 2% is within what two measurements of one thing differ by here
 WRITE_ALLOCATE = {
@@ -29,8 +31,7 @@ class Conditions:
 
     clock_hz: float | None = None  # of a core under load, measured from a chain of dependent adds
     steal_fraction: float | None = None  # of CPU time that the hypervisor gave to others
-    flop_per_cycle: Mapping[str, float] = field(default_factory=dict)  # per core, by dtype
-    spec_clock_hz: float | None = None
+    sheet: Sheet | None = None
 
 
 @dataclass(slots=True)
@@ -100,15 +101,16 @@ def _spec_step(ladder: _Ladder, ceiling: Record) -> None:
 
 def _clock_steps(ladder: _Ladder, ceiling: Record, conditions: Conditions) -> None:
     """What width and ports would give at the clock that was measured, and what spec loses to it."""
-    per_cycle, clock = conditions.flop_per_cycle.get(ceiling["dtype"]), conditions.clock_hz
-    if not per_cycle or not clock:
+    sheet, clock = conditions.sheet, conditions.clock_hz
+    per_cycle = promise_for(ceiling, sheet).per_cycle if sheet else None
+    if sheet is None or not per_cycle or not clock:
         return
     at_clock = per_cycle * clock * ceiling["threads"]
-    label = f"model: {ceiling['threads']} x {per_cycle:g} per cycle x {clock / 1e9:.2f} GHz measured"
+    label = f"model: {ceiling['threads']} x {per_cycle:g} per cycle x {format_quantity(clock, 'Hz')} measured"
     ladder.step("clock", label, at_clock)
     loss = ladder.loss("spec", "clock")
-    if loss is not None and conditions.spec_clock_hz:
-        evidence = f"{clock / 1e9:.2f} GHz measured under load, {conditions.spec_clock_hz / 1e9:.2f} GHz in the spec"
+    if loss is not None and loss > WORTH_NAMING and sheet.clock_hz:
+        evidence = f"{format_quantity(clock, 'Hz')} measured, {format_quantity(sheet.clock_hz, 'Hz')} in the spec"
         ladder.cause("spec", "clock", "clock below spec", loss, evidence)
 
 
@@ -136,7 +138,7 @@ def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, mem
             if loss > WORTH_NAMING and share > 0.005:
                 ladder.cause(
                     "ceiling", "library", "memory traffic that is not hidden", min(loss, share),
-                    f"at most: the compulsory {vendor['bytes_moved'] / 1e6:.0f} MB take {share:.1%} of the time at the "
+                    f"at most: the compulsory {format_size(vendor['bytes_moved'])} take {share:.1%} of the time at the "
                     "measured DRAM bandwidth if nothing overlaps",
                 )  # fmt: skip
     if tiled:

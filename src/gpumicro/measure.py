@@ -64,7 +64,9 @@ def measure_together(
                 active[i].sample_some(16 if len(runs) > 1 else policy.max_samples)
             active = [run for run in active if not run.content()]
     except KeyboardInterrupt as stop:
-        raise MeasurementsInterrupted([run.describe("interrupted") if run.n >= LEAST else None for run in runs]) from stop
+        raise MeasurementsInterrupted(
+            [run.describe("interrupted") if run.n >= LEAST else None for run in runs]
+        ) from stop
     return [run.describe() for run in runs]
 
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from .errors import UsageError
+from .peaks.sheet import Promise, Sheet
 
 Record = dict[str, Any]
 
@@ -100,6 +101,7 @@ def _ceiling(kind: str, best: Record, others: Sequence[Record], scope: str) -> R
         "fraction_of_spec_why": "no spec",
         "measurement": best["id"],
         "threads": best["threads"],
+        "kernel": best["kernel"],
         "recipe": _recipe(best),
         "operands": best.get("operands", "uniform"),
         "alternatives": [
@@ -266,32 +268,35 @@ def ceilings(records: Sequence[Record]) -> list[Record]:
     return found
 
 
-def attach_spec(found: Sequence[Record], spec: Mapping[str, Any], clock_hz: float | None) -> None:
+def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -> None:
     """Set spec peaks beside the ceilings, in place; a figure above its physical bound is flagged, never passed.
 
-    `spec` holds under "peaks" for each dtype and memory level {"value": per device or None, "why": ...,
-    "per_thread": bool, "per_cycle": FLOP per cycle and core or None}.
+    `clock_hz` is what was measured; with it the flag can say which of spec and measurement is wrong.
     """
     for ceiling in found:
-        peak = spec["peaks"].get(ceiling["level"] or ceiling["dtype"])
-        if peak is None:
-            continue
-        value = peak["value"]
-        if value is not None and ceiling["kind"] == "arithmetic" and spec.get("cores"):
-            value *= min(1.0, ceiling["threads"] / spec["cores"])
+        promise = promise_for(ceiling, sheet)
+        value = promise.value
+        if value is not None and ceiling["kind"] == "arithmetic" and sheet.cores:
+            value *= min(1.0, ceiling["threads"] / sheet.cores)
         ceiling["spec"] = value
         if value is None:
-            ceiling["spec_why"] = ceiling["fraction_of_spec_why"] = peak["why"]
+            ceiling["spec_why"] = ceiling["fraction_of_spec_why"] = promise.why
             continue
         ceiling["fraction_of_spec"] = ceiling["achieved"] / value
         del ceiling["spec_why"], ceiling["fraction_of_spec_why"]
         if ceiling["ci95"][0] > value:
             ceiling["flags"].append("above-spec")
-            ceiling["causes"] = [_which_is_wrong(ceiling, peak, clock_hz)]
+            ceiling["causes"] = [_which_is_wrong(ceiling, promise.per_cycle, clock_hz)]
 
 
-def _which_is_wrong(ceiling: Record, peak: Mapping[str, Any], clock_hz: float | None) -> str:
-    per_cycle = peak.get("per_cycle")
+def promise_for(ceiling: Record, sheet: Sheet) -> Promise:
+    """The spec peak that this ceiling is held to."""
+    if ceiling["kind"] == "memory":
+        return sheet.bandwidth(ceiling["level"])
+    return sheet.arithmetic(ceiling["dtype"], "fma_add" if ceiling["kernel"] == "peak.fma_add" else "fma")
+
+
+def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | None) -> str:
     if per_cycle and clock_hz:
         at_clock = per_cycle * clock_hz * ceiling["threads"]
         if ceiling["ci95"][0] <= at_clock * 1.01:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .backends.base import Backend
 from .device import Device
-from .kernels import find
+from .kernels import find, mixed
 from .measure import Policy
 from .spec import Execution, KernelSpec, OperandClass, Problem, measurement_id
 
@@ -16,6 +16,7 @@ Mode = Literal["quick", "default", "thorough"]
 
 STREAM = ("read", "write", "copy", "scale", "add", "triad", "dot")
 QUICK_STREAM = ("read", "copy", "triad")
+SWEEP = tuple(2.0**power for power in range(-4, 9))  # 1/16 to 256 FLOP/byte
 ARITHMETIC = (("peak.fma", ("float64", "float32")), ("peak.fma_add", ("float64", "float32")),
               ("peak.dot", ("bfloat16", "int8")))  # fmt: skip
 DRAM_OVER_CACHE = 4  # STREAM's rule: each array at least four times the last-level cache
@@ -68,13 +69,13 @@ class Care:
     stream: tuple[str, ...]
     one_thread: tuple[str, ...]
     gemm_sizes: tuple[int, ...]
-    sweep_step: int  # every n-th intensity
+    intensities: tuple[float, ...]  # FLOP/byte of the mixed sweep
 
 
 CARE: dict[Mode, Care] = {
-    "quick": Care(0.05, 0.2, 0.15, 0.3, QUICK_STREAM, (), (1024,), 2),
-    "default": Care(0.12, 0.4, 0.25, 1.0, STREAM, QUICK_STREAM, (512, 1024, 2048), 1),
-    "thorough": Care(0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), 1),
+    "quick": Care(0.05, 0.2, 0.15, 0.3, QUICK_STREAM, (), (1024,), SWEEP[:11:2]),
+    "default": Care(0.12, 0.4, 0.25, 1.0, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
+    "thorough": Care(0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
 }
 REPEAT_S = 0.5  # one roof measured again, with its set-up
 VERIFY_AND_SETUP_S = {"cache": 0.02, "dram": 0.25, "gemm": 0.15}  # a kernel, seen on two cores
@@ -183,7 +184,7 @@ class Planner:
                 how = "all threads" if threads == self.threads else "one thread"
                 items = self.stream_items(level, dtype, names, threads)
                 if level == "dram" and dtype == wide and threads == self.threads:
-                    items += self.sweep_items(dtype, slow=True)
+                    items += self.sweep_items(dtype)
                 self.add(f"{level} bandwidth, {dtype}, {how}", items, budget_s, 0.01, setup_s)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
@@ -210,20 +211,18 @@ class Planner:
                 ]
                 self.add(f"GEMM {dtype} {size}", items, self.care.gemm_s, 0.01, VERIFY_AND_SETUP_S["gemm"])
 
-    def sweep_items(self, dtype: str, *, slow: bool) -> list[Item]:
-        """The mixed-intensity sweep; its memory-bound half (`slow`) is measured beside the DRAM ceilings."""
-        mixed = find("mixed.fma")
+    def sweep_items(self, dtype: str) -> list[Item]:
+        """The mixed-intensity sweep; it is measured beside the DRAM ceilings that it is set against."""
         n = self.dram_array_bytes() // Problem.of(dtype).itemsize
-        items = []
-        for variant in mixed.variants[:: self.care.sweep_step]:
-            item = self.item(mixed.name, dtype, {"n": n}, self.threads, variant, "dram")
-            items.append(item)
-        return items if slow else []
+        return [
+            self.item("mixed.fma", dtype, {"n": n, "k": mixed.k_for(intensity, dtype)}, self.threads, level="dram")
+            for intensity in self.care.intensities
+        ]
 
     # -- latency ------------------------------------------------------------------------------------------------
 
     def add_latency(self) -> None:
-        items = [self.item("launch.empty", "float64", {}, self.threads)]
+        items = [self.item("launch.empty", "int64", {}, self.threads)]
         for level in self.device.levels:
             cache = self.device.cache(level)
             if cache is None:

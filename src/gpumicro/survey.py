@@ -16,7 +16,7 @@ from .backends.base import Backend, Check, Prepared
 from .device import Device
 from .errors import BackendUnavailable, GpumicroError, UsageError, unknown
 from .measure import Measurement, MeasurementsInterrupted, measure_together
-from .peaks import Spec, spec_for
+from .peaks.sheet import Sheet, sheet_for
 from .plan import Group, Item, Mode, Plan, make_plan, repeat_group
 from .spec import DTYPE_ALIASES, ITEMSIZE, OperandClass
 from .sustain import Sustained, sustain
@@ -43,10 +43,13 @@ class _Target:
     backend: Backend
     device: Device
     plan: Plan
-    spec: Spec
+    sheet: Sheet
     watch: Watch
     records: list[dict[str, Any]] = field(default_factory=list)
     sustained: list[Sustained] = field(default_factory=list)
+
+    def conditions(self) -> explain.Conditions:
+        return explain.Conditions(self.watch.clock_hz, self.watch.steal_fraction, self.sheet)
 
 
 class Survey:
@@ -68,7 +71,7 @@ class Survey:
             plan = make_plan(
                 dev, engine, mode=mode, dtypes=self.dtypes, operands=operands,
             )  # fmt: skip
-            self.targets.append(_Target(engine, dev, plan, spec_for(dev, spec), Watch()))
+            self.targets.append(_Target(engine, dev, plan, sheet_for(dev, spec), Watch()))
 
     @property
     def seconds(self) -> float:
@@ -159,6 +162,10 @@ class Survey:
                 target.sustained.append(sustain(prepared.work, self.sustained_s, work_per_run, ceiling["id"]))
             done += self.sustained_s
 
+    def _spec_record(self) -> dict[str, Any]:
+        records = {target.device.id: dict(target.sheet.record) for target in self.targets}
+        return next(iter(records.values())) if len(records) == 1 else {"name": "several devices", "devices": records}
+
     def document(self) -> dict[str, Any]:
         """The result so far, in the shape of schema/result-1.json."""
         records = [record for target in self.targets for record in target.records]
@@ -166,8 +173,8 @@ class Survey:
         gaps: list[dict[str, Any]] = []
         for target in self.targets:
             mine = model.ceilings(target.records)
-            conditions = target.watch.conditions(target.spec)
-            model.attach_spec(mine, target.spec, conditions.clock_hz)
+            conditions = target.conditions()
+            model.attach_spec(mine, target.sheet, conditions.clock_hz)
             gaps += explain.explain(mine, target.records, conditions)
             ceilings += mine
         points = model.points(ceilings, records)
@@ -180,7 +187,7 @@ class Survey:
             ceilings=ceilings,
             ridge_points=model.ridge_points(ceilings),
             points=points,
-            spec=[target.spec for target in self.targets],
+            spec=self._spec_record(),
             gap=gaps,
             sustained=[s.to_json() for target in self.targets for s in target.sustained],
             conditions=[target.watch.to_json(target.device.id) for target in self.targets],
