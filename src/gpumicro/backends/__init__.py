@@ -1,0 +1,86 @@
+"""Ways to run kernels, in priority order. A new backend is one file and one entry here."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from ..errors import BackendUnavailable, UsageError
+from ..kernels import find, nearest
+from ..spec import DTYPE_ALIASES, Execution, OperandClass, Problem
+from .base import Availability, Backend, Check, Prepared
+
+__all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "select"]
+
+# name -> module and class, loaded on first use; the first usable one is the default
+_ENTRIES = {"cpu": ("cpu", "CpuBackend")}
+BACKENDS = tuple(_ENTRIES)
+
+_loaded: dict[str, Backend] = {}
+
+
+def get(name: str) -> Backend:
+    """The backend of that name, usable or not. Raises UsageError for an unknown one."""
+    if name not in _ENTRIES:
+        raise UsageError(f"no backend is named {name!r}{nearest(name, ('auto', *BACKENDS))}")
+    if name not in _loaded:
+        module, symbol = _ENTRIES[name]
+        backend: Backend = getattr(import_module(f".{module}", __name__), symbol)()
+        _loaded[name] = backend
+    return _loaded[name]
+
+
+def select(name: str = "auto") -> tuple[Backend, list[tuple[str, str]]]:
+    """The backend to use and what was passed over, each with its reason.
+
+    "auto" is $GPUMICRO_BACKEND, else the first usable one. Raises BackendUnavailable where the one asked for, or
+    any, cannot run here.
+    """
+    if name == "auto":
+        name = os.environ.get("GPUMICRO_BACKEND", "auto")
+    skipped: list[tuple[str, str]] = []
+    for candidate in BACKENDS if name == "auto" else (name,):
+        backend = get(candidate)
+        can = backend.availability()
+        if can:
+            return backend, skipped
+        if name != "auto":
+            raise BackendUnavailable(f"backend {name!r} cannot run here because {can.reason}", can.remedy)
+        skipped.append((candidate, can.reason))
+    reasons = "; ".join(f"{candidate}: {reason}" for candidate, reason in skipped)
+    raise BackendUnavailable(f"no backend can run here ({reasons})")
+
+
+def prepare(
+    kernel: str,
+    *,
+    device: str = "cpu",
+    backend: str = "auto",
+    threads: int | None = None,
+    variant: str | None = None,
+    dtype: str | None = None,
+    operands: OperandClass = "uniform",
+    **sizes: int,
+) -> Prepared:
+    """A kernel of the catalogue, ready to run: `prepare("stream.triad", n=1 << 20, threads=1)`.
+
+    Parameters
+    ----------
+    threads : how many, None for all that may be used (one for the kernels that only one thread can run).
+    variant, dtype : None for the first that the kernel lists.
+    sizes : the kernel's sizes by name.
+
+    Raises UsageError for what does not exist, BackendUnavailable for what cannot run here, OutOfMemory before any
+    page is touched.
+    """
+    spec = find(kernel)
+    chosen, _ = select(backend)
+    devices = {one.id: one for one in chosen.devices()}
+    if device not in devices:
+        raise UsageError(f"backend {chosen.name!r} has no device {device!r}{nearest(device, devices)}")
+    if threads is None:
+        threads = 1 if spec.name == "latency.chase" else max(1, len(devices[device].cpus))
+    dtype = DTYPE_ALIASES.get(dtype, dtype) if dtype else spec.dtypes[0]
+    problem = Problem.of(dtype, operands, **sizes)
+    execution = Execution(threads, spec.variants[0] if variant is None else variant)
+    return chosen.prepare(spec, problem, execution, devices[device])

@@ -1,0 +1,353 @@
+"""The CPU backend: kernels compiled for several instruction sets, the best of this CPU picked at run time."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import topology
+from ..device import Device
+from ..errors import BackendUnavailable, OutOfMemory, UsageError, VerificationError
+from ..kernels import mixed, nearest
+from ..spec import Execution, KernelSpec, Problem
+from . import blas
+from .base import Availability, Check, Prepared
+
+if TYPE_CHECKING:
+    from .._core import cpu as native
+
+SEED = 0x67756D69  # of all operands: the same numbers in every run
+
+# A parallel region, pinning and restoring cost some microseconds once for a span of runs, however many runs it has:
+# a span this long makes that less than 0.5 %.
+LEAST_SPAN_S = 2e-3
+
+# The operands of one family and problem serve all its kernels while one of them lives.
+_arrays: weakref.WeakValueDictionary[tuple[object, ...], native.Arrays] = weakref.WeakValueDictionary()
+
+
+def _native() -> Any:
+    from .._core import cpu
+
+    return cpu
+
+
+def chosen_isa() -> str:
+    """$GPUMICRO_CPU_ISA, else the best that this build and this CPU share."""
+    usable = _native().usable_isas()
+    wanted = os.environ.get("GPUMICRO_CPU_ISA")
+    if not wanted:
+        return str(usable[0])
+    if wanted in usable:
+        return wanted
+    if wanted in ("sse2", "avx2", "avx512", "neon", "baseline"):
+        raise BackendUnavailable(f"GPUMICRO_CPU_ISA={wanted}: this CPU or this build has only {', '.join(usable)}")
+    raise UsageError(f"GPUMICRO_CPU_ISA={wanted}: no such instruction set{nearest(wanted, usable)}")
+
+
+class CpuPrepared:
+    """A native kernel with its operands."""
+
+    backend = "cpu"
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        execution: Execution,
+        device: Device,
+        kernel: native.Kernel,
+        arrays: native.Arrays | None,
+        isa: str,
+    ) -> None:
+        self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
+        self._kernel: native.Kernel | None = kernel
+        self._operands = arrays
+        self._isa = isa
+
+    @property
+    def _live(self) -> native.Kernel:
+        if self._kernel is None:
+            raise UsageError(f"{self.spec.name} is closed")
+        return self._kernel
+
+    @property
+    def work(self) -> Any:
+        """A `_core.timing.Work`; it keeps the memory alive for as long as it is held."""
+        return self._live.work
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """How it runs: ISA, threads and CPUs, recipe, pages, stores."""
+        kernel = self._live
+        facts: dict[str, Any] = {
+            "isa": self._isa,
+            "compiler": _native().compiler,
+            "threads": self.execution.threads,
+            "cpus": list(kernel.cpus),
+            "pinned": kernel.pinned,
+            "recipe": kernel.recipe,
+            "least_span_s": LEAST_SPAN_S,
+            "pages": _pages(kernel.pages()),
+        }
+        if self.execution.variant:
+            facts["store"] = self.execution.variant
+        if self.execution.variant == "temporal":
+            arrays = len([operand for operand in self.spec.operands if operand.name != "sum"])
+            facts["write_allocate_factor"] = (arrays + 1) / arrays  # bytes a cache may really move over those counted
+        return facts
+
+    def verify(self) -> Check:
+        """Poison the outputs, run once, compare with a reference in higher precision."""
+        kernel = self._live
+        kernel.poison()
+        kernel.run(1)
+        return self._check()
+
+    def _check(self) -> Check:
+        """The comparison alone: a test tampers with `_view` between a run and this."""
+        check = _judge(self.spec.name, self._live.check(), "long double")
+        if self.spec.family == "gemm" and self._operands is not None:
+            c, a, b = (_matrix(self._operands, self.problem, i) for i in range(3))
+            return blas.check_all(self.spec.name, c, a, b, sampled=check)
+        return check
+
+    def _view(self, index: int) -> npt.NDArray[np.floating[Any]]:
+        """Operand number `index` itself."""
+        if self._operands is None:
+            raise UsageError(f"{self.spec.name} has no operands in memory")
+        return self._operands.view(index)
+
+    def outputs(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Copies of what the last run wrote."""
+        return {name: array.copy() for name, array in self._live.outputs().items()}
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._kernel = self._operands = None
+
+    def __enter__(self) -> CpuPrepared:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _judge(kernel: str, found: native.Finding, reference: str) -> Check:
+    if not found["passed"]:
+        raise VerificationError(kernel, found["index"], found["expected"], found["got"], found["bound"])
+    return Check(True, found["worst"], found["bound"], reference, found["elements"])
+
+
+def _pages(pages: native.Pages | None) -> dict[str, Any] | None:
+    if pages is None:
+        return None
+    resident, huge = pages["resident_bytes"], pages["huge_bytes"]
+    if resident is None or huge is None:
+        return {"huge_fraction": None, "huge_fraction_why": "/proc/self/smaps cannot be read", "resident_bytes": None}
+    return {"huge_fraction": huge / resident if resident else 0.0, "resident_bytes": resident}
+
+
+def _matrix(arrays: native.Arrays, problem: Problem, index: int) -> npt.NDArray[np.floating[Any]]:
+    m, n, k = problem["m"], problem["n"], problem["k"]
+    return arrays.view(index).reshape(((m, n), (m, k), (k, n))[index])
+
+
+class VendorPrepared(CpuPrepared):
+    """NumPy's matmul on the same operands as our own GEMM; that one stands by to check it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        assert self._operands is not None
+        self._c, self._a, self._b = (_matrix(self._operands, self.problem, i) for i in range(3))
+        self._library = blas.library()
+
+    @property
+    def work(self) -> Callable[[], None]:
+        """A Python callable: one matmul on `threads` threads."""
+        a, b, c, threads, library = self._a, self._b, self._c, self.execution.threads, self._library
+
+        def multiply() -> None:
+            library.use(threads)
+            np.matmul(a, b, out=c)
+
+        return multiply
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Which BLAS, and how it runs."""
+        return {
+            "threads": self.execution.threads,
+            "pinned": False,
+            "recipe": self._library.title,
+            "blas": dict(self._library.facts),
+            "least_span_s": 0.0,
+            "pages": _pages(self._live.pages()),
+        }
+
+    def verify(self) -> Check:
+        self._live.poison()
+        self.work()
+        return self._check()
+
+    def _check(self) -> Check:
+        check = _judge(self.spec.name, self._live.check(), "long double")
+        if self.problem.dtype != "float64":
+            return blas.check_all(self.spec.name, self._c, self._a, self._b, sampled=check)
+        ours = self._c.copy()  # ours in float64: against the vendor it would be compared with itself
+        theirs, self._c[...] = self._c.copy(), 0
+        self._live.run(1)
+        ours[...], self._c[...] = self._c, theirs
+        return blas.check_all(self.spec.name, self._c, self._a, self._b, sampled=check, reference=ours)
+
+    def close(self) -> None:
+        self._library.restore()
+        self._c = self._a = self._b = np.empty((0, 0))
+        super().close()
+
+
+class CpuBackend:
+    """Kernels on this machine's CPU."""
+
+    name = "cpu"
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._discover = lru_cache(maxsize=4)(lambda affinity: topology.discover(root, affinity))
+
+    def availability(self) -> Availability:
+        try:
+            _native()
+        except ImportError as error:
+            return Availability(False, f"the native module cannot be loaded ({error})", "Install gpumicro with pip")
+        return Availability(True)
+
+    def devices(self) -> tuple[Device, ...]:
+        return (self._discover(frozenset(topology.current_affinity())),)
+
+    def supports(self, spec: KernelSpec, dtype: str, device: Device) -> Availability:  # noqa: ARG002
+        if dtype not in spec.dtypes:
+            return Availability(False, f"{spec.name} has no {dtype}, only {', '.join(spec.dtypes)}")
+        if spec.name == "gemm.vendor":
+            return blas.availability()
+        if spec.name == "peak.dot" and _native().dot_recipe(dtype, isa := chosen_isa()) is None:
+            return Availability(False, f"{_missing_dot(dtype)} (kernels for {isa} in use)")
+        return Availability(True)
+
+    def prepare(self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> Prepared:
+        _validate(spec, problem, execution, device)
+        can = self.supports(spec, problem.dtype, device)
+        if not can:
+            raise BackendUnavailable(f"{spec.name} in {problem.dtype} cannot run here because {can.reason}", can.remedy)
+        cpus = list(execution.cpus or device.cpus[: execution.threads])
+        isa = chosen_isa()
+        try:
+            arrays = self._operands(spec, problem, cpus)
+            kernel = _kernel(spec, problem, execution, device, cpus, isa, arrays)
+        except MemoryError as error:
+            raise OutOfMemory(f"{spec.name}: the operating system gave no memory for {problem}") from error
+        except RuntimeError as error:  # OpenMP gave fewer threads than asked for
+            raise BackendUnavailable(str(error)) from error
+        kind = VendorPrepared if spec.name == "gemm.vendor" else CpuPrepared
+        return kind(spec, problem, execution, device, kernel, arrays, isa)
+
+    def _operands(self, spec: KernelSpec, problem: Problem, cpus: list[int]) -> native.Arrays | None:
+        if spec.family == "stream":
+            counts = [problem["n"]] * 3
+        elif spec.family in ("gemm", "mixed"):
+            counts = [operand.size(problem) for operand in spec.operands]
+        else:
+            self._need(spec, sum(operand.size(problem) * problem.itemsize for operand in spec.operands))
+            return None
+        key = (spec.family, problem.dtype, tuple(counts), problem.operands, tuple(cpus))
+        arrays = _arrays.get(key)
+        if arrays is None:
+            # A GEMM also packs its operands and is checked against a second product.
+            copies = 2 if spec.family == "gemm" else 1
+            self._need(spec, sum(counts) * problem.itemsize * copies)
+            arrays = _native().Arrays(problem.dtype, counts, cpus, problem.operands, SEED)
+            _arrays[key] = arrays
+        return arrays
+
+    def _need(self, spec: KernelSpec, size_bytes: int) -> None:
+        available = topology.memory_available(self._root)
+        if available is not None and size_bytes + (32 << 20) > available:
+            raise OutOfMemory(
+                f"{spec.name}: needs {size_bytes / 2**20:.0f} MiB and {available / 2**20:.0f} MiB may be used "
+                "(MemAvailable and the cgroup's limit); choose a smaller problem"
+            )
+
+
+def _missing_dot(dtype: str) -> str:
+    if dtype == "bfloat16":
+        return "this CPU has neither AVX512_BF16 nor Arm's bf16 dot products"
+    return "this CPU has neither AVX2, AVX-VNNI, AVX512_VNNI nor Arm's dot products"
+
+
+def _validate(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> None:
+    sizes = dict(problem.sizes)
+    if set(sizes) != set(spec.sizes):
+        wanted = ", ".join(spec.sizes) or "no sizes"
+        raise UsageError(f"{spec.name} takes {wanted}, not {', '.join(sizes) or 'none'}")
+    for name, size in sizes.items():
+        if size < 0:
+            raise UsageError(f"{spec.name}: {name}={size} is negative")
+    if problem.dtype not in spec.dtypes:
+        raise UsageError(f"{spec.name} has no dtype {problem.dtype!r}{nearest(problem.dtype, spec.dtypes)}")
+    if execution.variant not in spec.variants:
+        known = ", ".join(repr(variant) for variant in spec.variants)
+        raise UsageError(f"{spec.name} has no variant {execution.variant!r}, only {known}")
+    limit = 1 if spec.name == "latency.chase" else len(execution.cpus or device.cpus)
+    if not 1 <= execution.threads <= limit:
+        raise UsageError(f"{spec.name} runs on 1 to {limit} threads here, not {execution.threads}")
+    if spec.name == "latency.chase" and sizes["n"] < 1:
+        raise UsageError("latency.chase needs at least one line")
+    if spec.name == "mixed.fma" and sizes["k"] not in mixed.K_VALUES:
+        raise UsageError(f"mixed.fma: k={sizes['k']} is no power of two from 1 to {mixed.K_VALUES[-1]}")
+
+
+def _kernel(
+    spec: KernelSpec,
+    problem: Problem,
+    execution: Execution,
+    device: Device,
+    cpus: list[int],
+    isa: str,
+    arrays: native.Arrays | None,
+) -> native.Kernel:
+    core = _native()
+    kernel: native.Kernel
+    if spec.family == "stream":
+        kernel = core.stream(arrays, spec.name.partition(".")[2], execution.variant == "nontemporal", isa)
+    elif spec.family == "gemm":
+        l1, l2, l3 = _cache_shares(device)
+        kernel = core.gemm(arrays, problem["m"], problem["n"], problem["k"], l1, l2, l3, isa)
+    elif spec.family == "mixed":
+        kernel = core.mixed(arrays, problem["k"], isa)
+    elif spec.name == "peak.dot":
+        kernel = core.dot(problem.dtype == "bfloat16", cpus, SEED, isa)
+    elif spec.family == "peak":
+        kernel = core.chains(problem.dtype, spec.name == "peak.fma_add", cpus, problem.operands, SEED, isa)
+    elif spec.name == "latency.chase":
+        kernel = core.chase(problem["n"], 64, cpus[0], SEED)
+    else:
+        kernel = core.launch(cpus)
+    return kernel
+
+
+def _cache_shares(device: Device) -> tuple[int, int, int]:
+    """L1, L2 and L3 bytes that a GEMM's blocks may fill; of a last level shared with neighbours, an eighth."""
+    sizes = {cache.level: cache.size_bytes for cache in device.caches}
+    l1 = sizes.get("l1", 32 << 10)
+    l2 = sizes.get("l2", 256 << 10)
+    return l1, l2, max(sizes.get("l3", 8 << 20) // 8, 1 << 20)
