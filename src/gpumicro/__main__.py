@@ -41,7 +41,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MemoryError:
         _say("out of memory; smaller arrays (--quick) or more memory would help")
         return 1
-    except OSError as error:
+    except Exception as error:
+        if os.environ.get("GPUMICRO_TRACEBACK"):
+            raise
+        if not isinstance(error, OSError):
+            _say(f"this is a bug: {type(error).__name__}: {error}; GPUMICRO_TRACEBACK=1 shows where")
+            return 1
         _say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
         return 1
     return code if isinstance(code, int) else 0

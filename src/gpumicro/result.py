@@ -160,6 +160,7 @@ def document(
     sustained: Iterable[Mapping[str, Any]] = (),
     verdicts: Iterable[Mapping[str, Any]] = (),
     notes: Iterable[str] = (),
+    conditions: Iterable[Mapping[str, Any]] = (),
     spec: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None,
@@ -191,6 +192,7 @@ def document(
         "gap": list(gap),
         "sustained": list(sustained),
         "verdicts": list(verdicts),
+        "conditions": list(conditions),
         "notes": list(notes),
     }
     plain = to_plain(whole)

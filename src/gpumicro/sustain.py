@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .stats import median_interval
+from .stats import median_location
 from .timers import Timer, default_timer
 
 WINDOW_S = 0.1  # short against thermal time constants, long against any tick
@@ -39,8 +39,8 @@ class Sustained:
 
     def _part(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
         values = np.asarray(self.value)[chosen]
-        middle, low, high = median_interval(values)
-        return {"value": middle, "ci95": [low, high], "n": len(values)}
+        found = median_location(values)
+        return {"value": found.estimate, "ci95": [found.low, found.high], "n": len(values)}
 
     def to_json(self) -> dict[str, Any]:
         """As schema/result-1.json has it."""

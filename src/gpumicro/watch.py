@@ -50,9 +50,9 @@ class Watch:
     def _see_clock(self) -> None:
         from ._core import cpu
 
-        self.clock_hz = cpu.clock_hz()
+        self.clock_hz = cpu.clock_hz() or None
         if self.clock_hz is None:
-            self.clock_hz_why = "no timer on this CPU resolves a chain of adds"
+            self.clock_hz_why = "no chain of adds is written for this architecture"
 
     def to_json(self, device: str) -> dict[str, Any]:
         """JSON-ready, each missing value with its reason."""

@@ -15,14 +15,14 @@ def command() -> None:
 
     console = Console()
     console.print(f"gpumicro {__version__}", highlight=False)
-    for backend in backends.all_backends():
+    for backend in map(backends.get, backends.BACKENDS):
         able = backend.availability()
         if not able:
             console.print(f"Backend {backend.name} cannot run: {able.reason}. {able.remedy}", highlight=False)
             continue
         console.print(f"Backend {backend.name} can run.", highlight=False)
         for device in backend.devices():
-            console.print(device_table(device, backend))
+            console.print(device_table(device))
     from .. import timers
 
     console.print(timer_table(timers.probe()))

@@ -23,7 +23,7 @@ def command() -> None:
         "backend", "usable", "why not", title="Backends, first that can run first", title_justify="left", box=None
     )
     devices = Table("device", "backend", "name", title="Devices", title_justify="left", box=None)
-    for backend in backends.all_backends():
+    for backend in map(backends.get, backends.BACKENDS):
         able = backend.availability()
         engines.add_row(backend.name, "yes" if able else "no", able.reason)
         for device in backend.devices() if able else ():

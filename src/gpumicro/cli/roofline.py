@@ -105,16 +105,16 @@ def command(
     from rich.console import Console
 
     from ..report import check_report_path
-    from ..report.console import render
+    from ..report.console import print_report
     from ..result import check_writable
     from ..survey import Survey
 
     # A path that cannot be written is found now, not after a minute of measuring.
     if output and output != "-":
         check_writable(output)
-    for path, endings in ((html, (".html", ".htm")), (plot, (".png", ".svg"))):
+    for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
         if path:
-            check_report_path(path, endings)
+            check_report_path(path, formats)
     survey = Survey(
         device=device, backend=backend, dtypes=dtypes, mode=mode or "default", operands=operands, spec=spec,  # type: ignore[arg-type]
         sustained_s=sustained, argv=sys.argv[1:],
@@ -123,7 +123,7 @@ def command(
     _measure(survey, err)
     document = survey.document()
     if output != "-":
-        Console().print(render(document))
+        print_report(document, Console())
     _write(document, output, {"html": html, "plot": plot}, err)
     if survey.interrupted:
         err.print("Interrupted: what was measured until then is shown and written.", highlight=False)

@@ -6,7 +6,7 @@ A new format is one file with a function document -> bytes and one entry in FORM
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..result import replace_file
+from ..result import check_writable, replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,14 @@ def format_for(path: str | os.PathLike[str]) -> Format:
             return known
     extensions = ", ".join(end for known in FORMATS.values() for end in known.extensions)
     raise UsageError(f"cannot tell the format of {os.fspath(path)!r} from its extension (known: {extensions})")
+
+
+def check_report_path(path: str | os.PathLike[str], formats: Sequence[str]) -> None:
+    """Find out before measuring that a report of one of these formats can be written there. Raises UsageError."""
+    if format_for(path) not in [FORMATS[name] for name in formats]:
+        endings = ", ".join(end for name in formats for end in FORMATS[name].extensions)
+        raise UsageError(f"{os.fspath(path)!r} should end in one of {endings}")
+    check_writable(path)
 
 
 def write_report(doc: Mapping[str, Any], path: str | os.PathLike[str], format: str | None = None) -> None:
