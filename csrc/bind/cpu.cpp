@@ -165,6 +165,7 @@ void register_cpu(py::module_& m) {
     m.attr("compiler") = "gcc " __VERSION__;
 #endif
     m.def("usable_isas", &usable_isas);
+    m.def("cpuid_hypervisor", &cpuid_hypervisor);
     m.def(
         "dot_recipe",
         [](const std::string& dtype, const std::string& isa) -> py::object {

@@ -1,5 +1,6 @@
 #include "cpu/isa.hpp"
 
+#include <cstring>
 #include <stdexcept>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -124,6 +125,21 @@ std::vector<CpuidCache> cpuid_caches() {
     }
 #endif
     return caches;
+}
+
+std::string cpuid_hypervisor() {
+#ifdef GM_X86
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 31) == 0) return "";
+    char signature[13] = {};
+    __cpuid(0x40000000, a, b, c, d);
+    std::memcpy(signature, &b, 4);
+    std::memcpy(signature + 4, &c, 4);
+    std::memcpy(signature + 8, &d, 4);
+    return signature;
+#else
+    return "";
+#endif
 }
 
 }  // namespace gm::cpu

@@ -24,4 +24,7 @@ struct CpuidCache {
 // Data and unified caches as cpuid tells them (leaf 4 or 0x8000001D); empty where there is no cpuid.
 std::vector<CpuidCache> cpuid_caches();
 
+// The hypervisor's signature ("KVMKVMKVM"), empty on bare metal and where there is no cpuid.
+std::string cpuid_hypervisor();
+
 }  // namespace gm::cpu

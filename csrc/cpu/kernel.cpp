@@ -15,7 +15,7 @@ void Finding::look(std::int64_t at, long double want, long double have, long dou
         bound = static_cast<double>(error_bound);
     }
     // Nearest to its bound: error / bound, compared without dividing by a bound of 0.
-    if (passed && (elements == 1 || error * bound > static_cast<long double>(worst) * error_bound)) {
+    if (passed && error_bound > 0 && (bound == 0 || error * bound > static_cast<long double>(worst) * error_bound)) {
         worst = static_cast<double>(error);
         bound = static_cast<double>(error_bound);
     }
@@ -23,10 +23,9 @@ void Finding::look(std::int64_t at, long double want, long double have, long dou
 
 void Finding::merge(const Finding& other) {
     if (other.elements == 0) return;
-    const bool first = elements == 0;
     elements += other.elements;
     const bool replace = !other.passed ? (passed || other.index < index)
-                                       : passed && (first || other.worst * bound > worst * other.bound);
+                                       : passed && other.bound > 0 && (bound == 0 || other.worst * bound > worst * other.bound);
     if (!replace) return;
     const std::int64_t all = elements;
     *this = other;

@@ -1,5 +1,6 @@
-"""What the CPU is: cores, caches, NUMA nodes, limits, as /proc and sysfs say. Never sysconf: it gives the whole socket's
-L3 on machines that have a slice of it.
+"""What the CPU is: cores, caches, NUMA nodes, limits, as /proc and sysfs say.
+
+Never sysconf: it tells ten times the L3 that there is on some virtual machines.
 
 Everything reads below a `root`, so that a small fake tree can stand for any machine. What cannot be read is None, and
 `Device.why` says why; what is guessed is said there to be a guess.
@@ -67,7 +68,7 @@ class Core:
 
 
 def cores(root: Path, cpus: Iterable[int]) -> list[Core]:
-    """The physical cores that the given logical CPUs belong to; a CPU whose siblings are unknown is a core of its own."""
+    """The physical cores of the given logical CPUs; a CPU whose siblings are unknown is a core of its own."""
     allowed = set(cpus)
     found: list[Core] = []
     seen: set[int] = set()
@@ -211,7 +212,7 @@ def memory_available(root: Path = Path("/")) -> int | None:
     return min([*room, *([available] if available else [])], default=None)
 
 
-def _hypervisor(root: Path, flags: Sequence[str]) -> str | None:
+def _hypervisor(root: Path, flags: Sequence[str], *, use_cpuid: bool) -> str | None:
     """Name of the hypervisor, None on bare metal."""
     product = " ".join(
         filter(None, (_read(root / f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")))
@@ -225,7 +226,18 @@ def _hypervisor(root: Path, flags: Sequence[str]) -> str | None:
         return kind
     if "hypervisor" not in flags:
         return None
-    return next((name for word, name in known.items() if word in product), "unknown hypervisor")
+    by_product = next((name for word, name in known.items() if word in product), None)
+    return by_product or (_cpuid_hypervisor() if use_cpuid else None) or "unknown hypervisor"
+
+
+def _cpuid_hypervisor() -> str | None:
+    try:
+        from ._core import cpu as native
+    except ImportError:
+        return None
+    signature = native.cpuid_hypervisor()
+    known = {"KVMKVMKVM": "KVM", "Microsoft Hv": "Hyper-V", "VMwareVMware": "VMware", "XenVMMXenVMM": "Xen"}
+    return known.get(signature, signature) or None
 
 
 def _clock(root: Path, cpu: int, why: dict[str, str], facts: dict[str, object]) -> float | None:
@@ -300,7 +312,7 @@ def discover(root: Path = Path("/"), affinity: Iterable[int] | None = None, *, u
         numa_nodes=numa_nodes(root, cpus),
         isa=tuple(name for name in _FEATURES if name in flags),
         clock_max_hz=_clock(root, cpus[0], why, facts),
-        virtual=_hypervisor(root, flags),
+        virtual=_hypervisor(root, flags, use_cpuid=use_cpuid),
         why=why,
         facts=facts,
     )

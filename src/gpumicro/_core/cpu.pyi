@@ -88,6 +88,9 @@ def usable_isas() -> list[str]:
 def dot_recipe(dtype: str, isa: str) -> str | None:
     """The instructions of peak.dot, None where this CPU has none."""
 
+def cpuid_hypervisor() -> str:
+    """The hypervisor's signature, empty on bare metal."""
+
 def cpuid_caches() -> list[CpuidCache]: ...
 def clock_hz(cpu: int = -1, span_s: float = 2e-4, spans: int = 20) -> float:
     """Clock of that core (-1: of whichever runs this) in Hz: the best of `spans` timed chains of dependent adds.

@@ -17,7 +17,8 @@ _MASK = (1 << 64) - 1
 def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed
 
 
 def _mix_one(z: int) -> int:
@@ -41,7 +42,8 @@ def operand(
     if operands == "normal":
         u = ((words >> np.uint64(32)).astype(np.float64) + 0.5) * 2.0**-32
         v = (words & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
-        return (np.sqrt(-2.0 * np.log(u)) * np.cos(2 * np.pi * v)).astype(dtype)
-    if dtype == "float64":
-        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
-    return (words >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
+        numbers: npt.NDArray[np.floating] = np.sqrt(-2.0 * np.log(u)) * np.cos(2 * np.pi * v)
+    else:  # as many random bits as the type's significand holds, so that the conversion is exact
+        digits = 53 if dtype == "float64" else 24
+        numbers = (words >> np.uint64(64 - digits)).astype(np.float64) * 2.0 ** (1 - digits) - 1.0
+    return numbers.astype(dtype)

@@ -1,7 +1,7 @@
 """Peak arithmetic in registers. One run is a fixed number of operations, whatever the ISA and the number of threads.
 
-A ceiling states its recipe: cores with adders of their own (Zen 4) do more when adds run beside the FMAs, yet a GEMM can
-only be held against the FMA rate.
+A ceiling states its recipe: cores with adders of their own (Zen 3 and 4) do more when adds run beside the FMAs, yet a
+GEMM can only be held against the FMA rate.
 """
 
 from __future__ import annotations
