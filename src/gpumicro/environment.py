@@ -32,7 +32,7 @@ Facts = dict[str, Any]
 
 
 def collect(argv: list[str] | None = None, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Facts:
-    """The environment object of results.md and timing.md 2.10, JSON-ready. `root` is where /proc and /sys are looked for."""
+    """The environment object of a result (timing.md 2.10), JSON-ready; `root` has /proc and /sys."""
     environ = os.environ if environ is None else environ
     return {
         "host": host(root),
@@ -70,7 +70,7 @@ def _chosen(text: str | None) -> str | None:
     return match[1] if match else None
 
 
-# -- host ---------------------------------------------------------------------------------------------------------------
+# -- host ------------------------------------------------------------------------------------------------------------
 
 
 def host(root: Path = Path("/")) -> Facts:
@@ -144,7 +144,7 @@ def container(root: Path = Path("/")) -> str | None:
     return next((word for word in ("kubepods", "docker", "lxc", "libpod", "containerd") if word in groups), None)
 
 
-# -- CPU and memory -----------------------------------------------------------------------------------------------------
+# -- CPU and memory --------------------------------------------------------------------------------------------------
 
 
 def cpu(root: Path = Path("/")) -> Facts:
@@ -192,7 +192,7 @@ def memory(root: Path = Path("/")) -> Facts:
     }
 
 
-# -- software -----------------------------------------------------------------------------------------------------------
+# -- software --------------------------------------------------------------------------------------------------------
 
 
 def _numpy() -> Facts:

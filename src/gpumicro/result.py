@@ -13,11 +13,9 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,13 +23,26 @@ from . import __version__
 from .backends.base import Check
 from .device import Device
 from .errors import SchemaError, UsageError
+from .schema import SCHEMA, Document, leaves, missing_reasons, parse, validate
 from .spec import Execution, KernelSpec, Problem, measurement_id
 
-# 1: the first. A change of meaning makes 2; additions do not.
-SCHEMA = "gpumicro/1"
-_MAJOR = 1
-
-Document = dict[str, Any]
+__all__ = [
+    "SCHEMA",
+    "Document",
+    "check_writable",
+    "device_record",
+    "document",
+    "dumps",
+    "measurement_record",
+    "missing_reasons",
+    "parse",
+    "rate",
+    "read",
+    "replace_file",
+    "to_plain",
+    "validate",
+    "write",
+]
 
 
 class _Measured(Protocol):
@@ -54,8 +65,8 @@ def measurement_record(
 ) -> dict[str, Any]:
     """One entry of `measurements`: what ran, its seconds, and the rates that follow (B/s, FLOP/s, FLOP/B).
 
-    `status` is "ok", "failed" (then `error` says how) or "skipped" (then `reason` says why); without a measurement every
-    timed value is null. `facts` is what Prepared says about the run; its `hops` (hops a run, default 1) gives a
+    `status` is "ok", "failed" (then `error` says how) or "skipped" (then `reason` says why); without a measurement
+    every timed value is null. `facts` is what Prepared says about the run; its `hops` (hops a run, default 1) gives a
     latency kernel its `latency_s`.
     """
     device_id = device if isinstance(device, str) else device.id
@@ -100,7 +111,7 @@ def _or_why(key: str, value: Any, why: str) -> dict[str, Any]:
 
 
 def _rates(spec: KernelSpec, record: Mapping[str, Any], facts: Mapping[str, Any], unmeasured: str) -> dict[str, Any]:
-    """bandwidth, FLOP rate and (for what is judged by its time) latency, each null with a reason where it has no sense."""
+    """bandwidth, FLOP rate and (for what is judged by its time) latency, each null with a reason where it has none."""
     time_s = record["time_s"]
     why = None if time_s is not None else unmeasured
     by_time = "the kernel is judged by its time" if spec.unit == "s" else None
@@ -237,7 +248,7 @@ def write(path: str | os.PathLike[str], doc: Mapping[str, Any]) -> None:
 
 def dumps(doc: Mapping[str, Any]) -> str:
     """The file's text: indented, each list of numbers on one line."""
-    for place, value in _leaves(doc, ""):
+    for place, value in leaves(doc, ""):
         if isinstance(value, float) and not math.isfinite(value):
             raise SchemaError(f"{place} is {value}; a result holds null with a reason instead")
     text = json.dumps(doc, indent=1, allow_nan=False, ensure_ascii=True)
@@ -251,7 +262,7 @@ def dumps(doc: Mapping[str, Any]) -> str:
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write to a temporary name in the same directory, then rename. What is no regular file (/dev/null) is written to."""
+    """Write to a temporary name beside it, then rename. What is no regular file (/dev/null) is written to instead."""
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
@@ -299,7 +310,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Document:
-    """The document in a file (`-`: stdin), checked against the schema. Raises SchemaError with the file and the place."""
+    """The document in a file (`-`: stdin), checked against the schema. Raises SchemaError with file and place."""
     name = os.fspath(path)
     return parse(_read_bytes(name), name)
 
@@ -313,109 +324,3 @@ def _read_bytes(name: str) -> bytes:
         raise SchemaError(f"{name}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:  # a NUL in the name
         raise SchemaError(f"{name!r}: {error}") from error
-
-
-def parse(content: bytes, name: str) -> Document:
-    """The document in those bytes; `name` is what errors call it."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SchemaError(f"{name}: not UTF-8 (byte {error.start})") from None
-    if not text.strip():
-        raise SchemaError(f"{name}: the file is empty")
-    try:
-        doc = json.loads(text)
-    except json.JSONDecodeError as error:
-        ended = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        what = "truncated: the text ends too early" if ended else f"not JSON: {error.msg}"
-        raise SchemaError(f"{name}: {what} (line {error.lineno}, column {error.colno})") from None
-    except RecursionError:
-        raise SchemaError(f"{name}: nested too deeply to be a result file") from None
-    except ValueError as error:  # an integer of more digits than Python takes
-        raise SchemaError(f"{name}: not a result file: {error}") from None
-    validate(doc, name)
-    assert isinstance(doc, dict)
-    return doc
-
-
-def validate(doc: Any, name: str = "result") -> None:
-    """Raise SchemaError unless `doc` is a `gpumicro/1` result with finite numbers only."""
-    _check_version(doc, name)
-    for place, value in _leaves(doc, ""):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SchemaError(f"{name}: {place} is {value}, which no result file may hold")
-    import fastjsonschema
-
-    try:
-        _validator()(doc)
-    except fastjsonschema.JsonSchemaValueException as error:
-        place = _place(error.path[1:])
-        rule = error.message.removeprefix(".".join(error.path)).removeprefix(error.name or "").strip()
-        raise SchemaError(f"{name}: {place or 'the top object'} {rule}") from None
-
-
-def _check_version(doc: Any, name: str) -> None:
-    found = doc.get("schema") if isinstance(doc, dict) else None
-    if not isinstance(found, str):
-        raise SchemaError(f'{name}: not a gpumicro result: no "schema" at the top')
-    match = re.fullmatch(r"gpumicro/(\d{1,6})(?:\.\d+)?", found)
-    if match is None:
-        raise SchemaError(f"{name}: of another schema: {found[:80]!r}, where {SCHEMA!r} was expected")
-    if int(match[1]) > _MAJOR:
-        raise SchemaError(
-            f"{name}: schema {found!r} is newer than this gpumicro {__version__} reads ({SCHEMA!r}); update gpumicro"
-        )
-    if int(match[1]) < _MAJOR:
-        raise SchemaError(f"{name}: schema {found!r} has never existed")
-
-
-# where null is itself the answer: a memory roof has no dtype, an arithmetic one no level
-_NULL_IS_AN_ANSWER = frozenset({"dtype", "level", "measurement", "fraction"})
-
-
-def missing_reasons(doc: Any) -> list[str]:
-    """Places where a value is null and no `<key>_why` explains it, beside it or in an object around it.
-
-    An interval needs no reason of its own where the value it belongs to has one. A test holds our own files to none.
-    """
-    found: list[str] = []
-
-    def walk(value: Any, place: str, reasons: frozenset[str]) -> None:
-        if isinstance(value, dict):
-            here = {key for key, item in value.items() if key.endswith("_why") and item}
-            known = reasons | here
-            for key, item in value.items():
-                explained = f"{key}_why" in known or key in _NULL_IS_AN_ANSWER or (key == "ci95" and here)
-                if item is None and not explained:
-                    found.append(f"{place}.{key}".lstrip("."))
-                walk(item, f"{place}.{key}", known)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                walk(item, f"{place}[{index}]", reasons)
-
-    walk(doc, "", frozenset())
-    return found
-
-
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{place}[{index}]")
-    else:
-        yield place, value
-
-
-def _place(path: Sequence[str]) -> str:
-    return "".join(f"[{part}]" if str(part).isdigit() else f".{part}" for part in path).lstrip(".")
-
-
-@lru_cache(maxsize=1)
-def _validator() -> Callable[[Any], Any]:
-    import fastjsonschema
-
-    schema = json.loads((files("gpumicro") / "schema" / "result-1.json").read_text("utf-8"))
-    compiled: Callable[[Any], Any] = fastjsonschema.compile(schema, use_default=False)
-    return compiled

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..report import Format
+    from ..result import Document
 
 
 @click.command("report")
@@ -58,10 +64,7 @@ def command(
             _show(report.find_format(name), name, doc)
 
 
-def _show(chosen: object, name: str, doc: dict[str, object]) -> None:
-    from ..report import Format
-
-    assert isinstance(chosen, Format)
+def _show(chosen: Format, name: str, doc: Document) -> None:
     if name == "console":
         from rich.console import Console
 
@@ -69,4 +72,4 @@ def _show(chosen: object, name: str, doc: dict[str, object]) -> None:
 
         print_report(doc, Console())
         return
-    click.get_binary_stream("stdout").write(chosen.render(doc))
+    sys.stdout.buffer.write(chosen.render(doc))

@@ -1,7 +1,7 @@
 """CPU spec peaks: cores x clock x width x ports, each factor with its source; what is not known stays unknown.
 
-The recipe "fma" counts fused multiply-adds only; "fma_add" is the absolute ceiling of cores whose adders work beside the
-FMA ports (AMD's Zen), which a kernel of FMAs alone cannot reach.
+The recipe "fma" counts fused multiply-adds only; "fma_add" is the absolute ceiling of cores whose adders work beside
+the FMA ports (AMD's Zen), which a kernel of FMAs alone cannot reach.
 """
 
 from __future__ import annotations

@@ -40,6 +40,9 @@ FORMATS: Mapping[str, tuple[str, str, str | None]] = {
 _MEMORY_REPORTED = (0.90, 1.002)
 
 
+MARKS = ("derived", "contested", "unverified")
+
+
 @dataclass(frozen=True, slots=True)
 class GpuPeak:
     """One dense peak in FLOP/s (OP/s for integers). `marks`: "derived", "contested", "unverified"."""
@@ -111,8 +114,11 @@ class GpuSpec:
 
 def gpu_from_table(entry: Mapping[str, Any]) -> GpuSpec:
     """The record of one complete [[gpu]] table."""
-    marked = {key: tuple(m for m in ("derived", "contested", "unverified") if key in entry[m])
-              for key in (*entry, *entry["peak"]) if any(key in entry[m] for m in ("derived", "contested", "unverified"))}  # fmt: skip
+    marked = {}
+    for key in (*entry, *entry["peak"]):
+        marks = tuple(mark for mark in MARKS if key in entry[mark])
+        if marks:
+            marked[key] = marks
     peaks = tuple(
         GpuPeak(key, *FORMATS[key], from_prefix(value, "T"), marked.get(key, ()))
         for key, value in entry["peak"].items()
@@ -195,9 +201,9 @@ class GpuMatch:
 def match_gpu(facts: Mapping[str, Any], user: UserSpecs | None = None) -> GpuMatch:
     """The model of a device by what it reports, before what it calls itself.
 
-    `facts`: "compute_capability" ("9.0" or "gfx942"), "sm_count", "memory_bytes", "name". The first three must fit where
-    both sides know them; the name only chooses among those that fit, so a slice of a GPU or a renamed one never gets
-    the peaks of another.
+    `facts`: "compute_capability" ("9.0" or "gfx942"), "sm_count", "memory_bytes", "name". The first three must fit
+    where both sides know them; the name only chooses among those that fit, so a slice of a GPU or a renamed one never
+    gets the peaks of another.
     """
     fitting = [spec for spec in gpu_specs(user) if _fits(spec, facts)]
     if not fitting:

@@ -28,7 +28,7 @@ from typing import Any
 from ..errors import SchemaError
 from ..spec import DTYPE_ALIASES, ITEMSIZE
 from ..units import from_prefix
-from .gpu import FORMATS, GpuSpec, gpu_from_table
+from .gpu import FORMATS, MARKS, GpuSpec, gpu_from_table
 from .toml import Reader, read_toml
 
 
@@ -125,11 +125,11 @@ def _gpu(entry: Reader) -> GpuSpec:
     entry.whole("sm_count")
     for text in ("vendor", "architecture", "form_factor", "compute_capability", "memory_type"):
         entry.text(text)
-    for texts in ("aliases", "unknown", "not_applicable", "derived", "contested", "unverified"):
+    for texts in ("aliases", "unknown", "not_applicable", *MARKS):
         entry.texts(texts)
     whole = base | changed | {"id": key, "peak": {**base["peak"], **peak}}
     # the user's word replaces our doubts about these values
-    for mark in ("derived", "contested", "unverified", "unknown", "not_applicable"):
+    for mark in (*MARKS, "unknown", "not_applicable"):
         whole[mark] = [k for k in whole[mark] if k not in changed and k not in peak]
     source = entry.texts("source") or (entry.place.partition(": ")[0],)
     whole["source"] = [*source, *(base["source"] if ours else [])]
@@ -143,8 +143,15 @@ def _peaks(entry: Reader) -> dict[str, float]:
 
 
 def _blank(key: str, name: str) -> dict[str, Any]:
+    unsaid = ("vendor", "architecture", "form_factor", "compute_capability", "memory_type")
+    lists = ("aliases", "unknown", "not_applicable", *MARKS, "source")
     return {
-        "id": key, "name": name, "aliases": [], "vendor": "unknown", "architecture": "unknown", "form_factor": "unknown",
-        "compute_capability": "unknown", "memory_type": "unknown", "memory_gib": 0, "peak": {}, "unknown": [], "not_applicable": [],
-        "derived": [], "contested": [], "unverified": [], "evidence": "user", "source": [], "note": "",
-    }  # fmt: skip
+        **dict.fromkeys(unsaid, "unknown"),
+        **{field: [] for field in lists},
+        "id": key,
+        "name": name,
+        "memory_gib": 0,
+        "peak": {},
+        "evidence": "user",
+        "note": "",
+    }

@@ -9,8 +9,27 @@ from typing import Any
 
 from .tables import Doc, clean
 
-COLUMNS = ("record", "name", "kernel", "dtype", "level", "threads", "intensity_flop_per_byte", "unit", "value", "ci95_low", "ci95_high",
-           "reference", "fraction_of_reference", "bound_by", "time_s", "samples", "status", "flags", "measurement")  # fmt: skip
+COLUMNS = (
+    "record",
+    "name",
+    "kernel",
+    "dtype",
+    "level",
+    "threads",
+    "intensity_flop_per_byte",
+    "unit",
+    "value",
+    "ci95_low",
+    "ci95_high",
+    "reference",
+    "fraction_of_reference",
+    "bound_by",
+    "time_s",
+    "samples",
+    "status",
+    "flags",
+    "measurement",
+)
 
 
 def to_csv(doc: Doc) -> str:

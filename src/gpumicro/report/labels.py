@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def box_corners(x: float, y: float, width: float, height: float, angle: float, s
     bottom = clearance if spot.above else -height - clearance
     box = np.array([(left, bottom), (left + width, bottom), (left + width, bottom + height), (left, bottom + height)])
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    return box @ np.array([(cos, sin), (-sin, cos)]) + (x, y)
+    corners: Corners = box @ np.array([(cos, sin), (-sin, cos)]) + (x, y)
+    return corners
 
 
 def overlap(one: Corners, other: Corners) -> bool:
@@ -75,7 +77,7 @@ class Placer:
     def avoid_line(self, xs: Sequence[float], ys: Sequence[float]) -> None:
         """Prefer spots that this line does not cross."""
         pixels = self.ax.transData.transform(np.column_stack([xs, ys]))
-        self.lines += [np.array([a, b]) for a, b in zip(pixels[:-1], pixels[1:], strict=True)]
+        self.lines += [np.array([a, b]) for a, b in pairwise(pixels)]
 
     def place(self, texts: Sequence[str], spots: Iterable[Spot], **style: Any) -> bool:
         """Draw the first of `texts` (longest first) that fits at one of the spots; False where none does."""

@@ -1,6 +1,6 @@
 """One self-contained HTML file: the pictures as SVG with hover, the tables, the gap in words, the environment.
 
-No network, no library: style and script stand beside this file and are copied in. Every text from the result is escaped.
+No network, no library: style and script stand beside this file and are copied in. Every text of the result is escaped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..units import UNITS, parse
 from . import plot
 from .gap import gaps
 from .tables import (
+    Column,
     Doc,
     Table,
     all_tables,
@@ -49,7 +50,8 @@ def to_html(doc: Doc) -> str:
         f"<title>{_E(title)}</title>\n<style>\n{_resource('page.css')}</style></head>\n<body>\n"
         f'<h1>{_E(title)}</h1>\n<p class="dim">{_E(when)}</p>\n'
         + "\n".join(_body(doc))
-        + f'\n<div id="tip" role="tooltip"></div>\n<script type="application/json" id="tips">{_script_json(tips(doc))}</script>\n'
+        + '\n<div id="tip" role="tooltip"></div>\n'
+        f'<script type="application/json" id="tips">{_script_json(tips(doc))}</script>\n'
         f"<script>\n{_resource('page.js')}</script>\n</body></html>\n"
     )
 
@@ -74,7 +76,7 @@ def _body(doc: Doc) -> Iterator[str]:
     yield _figure(
         plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
     )
-    yield '<p class="dim">Point at a line or a marker for its figures. Solid: measured; dashed: spec peak. Click a heading to sort.</p>'
+    yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
     made = {table.key: table for table in all_tables(doc)}
     for key in ("ceilings", "ridge", "points"):
         if key in made:
@@ -128,7 +130,8 @@ def _table(table: Table, heading: bool = True) -> str:
     rows = "".join(
         "<tr>" + "".join(_cell(table, i, text) for i, text in enumerate(row)) + "</tr>" for row in table.rows
     )
-    return f'{title}<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{_list(table.remarks)}'
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'{title}<div class="wide"><table>{inner}</table></div>{_list(table.remarks)}'
 
 
 def _cell(table: Table, index: int, text: str) -> str:
@@ -160,11 +163,10 @@ def _gap_section(doc: Doc) -> Iterator[str]:
     )
     yield '<p class="dim">Coloured ends: losses with a known cause; hatched: not attributed.</p>'
     for gap in gaps(doc):
-        steps = "".join(
-            f'<tr><td>{_E(s.name)}</td><td class="number">{_E(s.value)}</td><td class="number">{_E(s.share)}</td><td>{_E(s.label)}</td></tr>'
-            for s in gap.steps
-        )
-        yield f'<h3>{_E(gap.quantity)}</h3><div class="wide"><table><tbody>{steps}</tbody></table></div>{_list((*gap.causes, *gap.open))}'
+        columns = (Column("step"), Column("value", True), Column("share", True), Column("what"))
+        rows = tuple((step.name, step.value, step.share, step.label) for step in gap.steps)
+        yield f"<h3>{_E(gap.quantity)}</h3>"
+        yield _table(Table("gap", "", columns, rows, (*gap.causes, *gap.open)), heading=False)
 
 
 def _method(doc: Doc) -> Iterator[str]:
@@ -178,7 +180,8 @@ def _method(doc: Doc) -> Iterator[str]:
         ("Spec", "spec"),
     ):
         if doc.get(key):
-            yield f"<details><summary>{title}</summary><pre>{_E(json.dumps(doc[key], indent=2, ensure_ascii=False))}</pre></details>"
+            text = json.dumps(doc[key], indent=2, ensure_ascii=False)
+            yield f"<details><summary>{title}</summary><pre>{_E(text)}</pre></details>"
 
 
 def _method_lines(doc: Doc) -> Iterator[str]:
@@ -186,12 +189,15 @@ def _method_lines(doc: Doc) -> Iterator[str]:
     timers = sorted({clean(t["timer"]) for t in timings})
     samples = sum(t["n"] for t in timings)
     yield f"Command: gpumicro {' '.join(map(clean, doc['argv']))}"
-    yield f"{len(timings)} measurements, {samples} samples, every one kept in the result file; timer: {', '.join(timers) or 'none'}."
-    yield "Intervals are 95% intervals of the location (the median unless the result says otherwise), not the spread of the samples."
+    yield f"{len(timings)} measurements, {samples} samples, all kept in the result file."
+    yield f"Timer: {', '.join(timers) or 'none'}."
+    yield "Intervals are 95% intervals of the location (the median, or what the result says), not the samples' spread."
     yield "1 GB/s = 1e9 B/s; sizes are binary (1 MiB = 2^20 B); a fused multiply-add counts as 2 FLOP."
-    yield "Bytes are those the algorithm must move, counted as STREAM does; GEMM's intensity counts compulsory bytes and so is an upper bound."
+    yield "Bytes are those the algorithm must move, counted as STREAM does."
+    yield "GEMM's intensity counts compulsory bytes and so is an upper bound."
     checked = [m["check"] for m in doc["measurements"] if m["check"]]
-    yield f"{sum(bool(c['passed']) for c in checked)} of {len(checked)} checked outputs agreed with a reference in higher precision."
+    passed = sum(bool(c["passed"]) for c in checked)
+    yield f"{passed} of {len(checked)} checked outputs agreed with a reference in higher precision."
 
 
 def tips(doc: Doc) -> Mapping[str, str]:
@@ -201,20 +207,19 @@ def tips(doc: Doc) -> Mapping[str, str]:
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
         name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
         achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
-        lines = [name, quantity(achieved, unit, ci95), f"95%: {interval(achieved, ci95, unit)}", describe_recipe(ceiling),
-                 f"{fraction(ceiling['fraction_of_spec'])} of spec" if ceiling["fraction_of_spec"] is not None else "", *map(clean, ceiling["flags"])]  # fmt: skip
+        share = f"{fraction(ceiling['fraction_of_spec'])} of spec" if ceiling["fraction_of_spec"] is not None else ""
+        measured = (quantity(achieved, unit, ci95), f"95%: {interval(achieved, ci95, unit)}")
+        lines = [name, *measured, describe_recipe(ceiling), share, *map(clean, ceiling["flags"])]
         found[f"ceiling-{index}"] = "\n".join(filter(None, lines))
         if ceiling["spec"] is not None:
             found[f"spec-{index}"] = f"{name}\nspec peak {quantity(ceiling['spec'], unit)}"
     for index, point in enumerate(doc["points"]):
         unit = shown_unit("FLOP/s", point.get("dtype"))
         value, ci95 = point["flop_per_s"], point.get("ci95")
-        bound = (
-            f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {level_name(point['bound_by'])}"
-            if point["bound_by"]
-            else ""
-        )
-        lines = [clean(point["name"]), quantity(value, unit, ci95), f"95%: {interval(value, ci95, unit)}",
-                 quantity(point["intensity_flop_per_byte"], "FLOP/B"), bound, *map(clean, point["flags"])]  # fmt: skip
+        bound = level_name(point["bound_by"]) if point["bound_by"] else ""
+        share = f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {bound}" if bound else ""
+        measured = (quantity(value, unit, ci95), f"95%: {interval(value, ci95, unit)}")
+        intensity = quantity(point["intensity_flop_per_byte"], "FLOP/B")
+        lines = [clean(point["name"]), *measured, intensity, share, *map(clean, point["flags"])]
         found[f"point-{index}"] = "\n".join(filter(None, lines))
     return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..units import format_quantity, format_tick
 from .labels import Placer, Spot
+from .stairs import draw_gap
 from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, describe_recipe, headline, shown_unit
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
     _label_points(points, placer)
     device, when, *alarms = headline(doc)
     ax.set_title(f"Roofline: {device}", fontsize=10.5, loc="left", parse_math=False)
-    ax.annotate("   ".join([when, *alarms]), (0, 0), (0, -40), "axes fraction", textcoords="offset points", fontsize=7.5,
-                color=_FLAGGED if alarms else "#555555", parse_math=False)  # fmt: skip
+    style: dict[str, Any] = {"fontsize": 7.5, "color": _FLAGGED if alarms else "#555555", "parse_math": False}
+    ax.annotate("   ".join([when, *alarms]), (0, 0), (0, -40), "axes fraction", textcoords="offset points", **style)
     return ax
 
 
@@ -118,7 +119,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
             if not value:
                 continue
             xs, ys = _roof_line(ax, roofs, ceiling, value)
-            style = (
+            style: dict[str, Any] = (
                 {"linestyle": "-", "linewidth": 1.7}
                 if kind == "ceiling"
                 else {"linestyle": (0, (5, 3)), "linewidth": 1.0}
@@ -167,7 +168,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
             ax.plot([x, x], point["ci95"], color=colour, linewidth=1.2, zorder=4)
         label = f"{_KIND_WORDS.get(kind, _kernel(point))} {clean(dtype or '')}".strip()
         size = {"mixed": 7.0, "user": 11.0}.get(kind, 6.0)
-        edge = (
+        edge: dict[str, Any] = (
             {"markeredgecolor": _FLAGGED, "markeredgewidth": 1.8}
             if point["flags"]
             else {"markeredgecolor": "white", "markeredgewidth": 0.5}
@@ -205,7 +206,7 @@ def _kernel(point: Doc) -> str:
 
 
 def _markers(points: Sequence[tuple[int, Doc]]) -> dict[tuple[str, str], str]:
-    """(kind, kernel) -> marker: GEMMs and the user's kernels are told apart, streams and the sweep are one family each."""
+    """(kind, kernel) -> marker: GEMMs and a user's kernels are told apart, the other kinds are one family each."""
     markers: dict[tuple[str, str], str] = {}
     for _, point in points:
         kind = point.get("kind") or "user"
@@ -264,102 +265,7 @@ def _label_points(points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
             placer.place([clean(point["name"])], spots, color=colour_of(point.get("dtype")), fontsize=6.5)
 
 
-# -- from spec to kernel ----------------------------------------------------------------------------------------------
-
-
-def draw_gap(doc: Doc, ax: Axes, index: int = 0) -> Axes:
-    """The stairs from spec to kernel of `doc["gap"][index]`: one bar a step, what was lost at its end, causes in words."""
-    gap = doc["gap"][index]
-    unit, steps = gap["unit"], gap["steps"]
-    top = max((s["value"] for s in steps if s["value"]), default=1.0)
-    above: Doc | None = None
-    for row, step in enumerate(steps):
-        value = step["value"]
-        _draw_step(ax, row, step, unit, top)
-        words = []
-        if value is not None and above is not None:
-            words = _draw_losses(ax, row, gap, above, step)
-        ax.annotate(
-            "   ".join(words),
-            (0, row + 0.31),
-            (6, 0),
-            textcoords="offset points",
-            fontsize=6.8,
-            va="top",
-            color="#444444",
-            parse_math=False,
-        )
-        above = step if value is not None else above
-    ax.set_ylim(len(steps) - 0.35, -0.6)
-    ax.set_xlim(0, top * 1.3)
-    ax.set_yticks(range(len(steps)), [clean(step["name"]) for step in steps], fontsize=8.5, parse_math=False)
-    ax.set_xticks([])
-    ax.tick_params(length=0)
-    ax.spines[["top", "right", "bottom"]].set_visible(False)
-    ax.set_title(f"From spec to kernel: {clean(gap['quantity'])}", fontsize=9.5, loc="left", parse_math=False)
-    return ax
-
-
-def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
-    value = step["value"]
-    if value is None:
-        ax.barh([row], [top], height=0.52, facecolor="none", edgecolor="#999999", linestyle="--", linewidth=0.9)
-        why = clean(step.get("value_why") or "")
-        ax.annotate(
-            f"unknown: {why}",
-            (0, row),
-            (6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=7.5,
-            color="#555555",
-            parse_math=False,
-        )
-        return
-    ax.barh([row], [value], height=0.52, color="#9ec5de" if step["name"] == "spec" else "#0072B2", linewidth=0)
-    if step.get("ci95"):
-        ax.plot(step["ci95"], [row, row], color="black", linewidth=1.2)
-    dark = step["name"] == "spec"
-    ax.annotate(clean(step.get("label") or ""), (0, row), (6, 0), textcoords="offset points", va="center", fontsize=7.5,
-                color="#1a1a1a" if dark else "white", parse_math=False, clip_on=True)  # fmt: skip
-    ax.annotate(
-        format_quantity(value, unit, step.get("ci95")),
-        (top, row),
-        (8, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8.5,
-    )
-
-
-def _draw_losses(ax: Axes, row: int, gap: Doc, above: Doc, step: Doc) -> list[str]:
-    """What lies between this step and the one above it: the known part in colour, the rest hatched. Returns the words."""
-    start, words = step["value"], []
-    here = [item for item in gap["causes"] if list(item["between"]) == [above["name"], step["name"]]]
-    for cause, colour in zip(here, _cycle(), strict=False):
-        share = cause.get("fraction")
-        words.append(f"{clean(cause['cause'])}{f' {100 * share:.2g}%' if share is not None else ''}")
-        if share and share > 0:
-            width = min(share * above["value"], max(0.0, above["value"] - start))
-            ax.barh([row], [width], left=start, height=0.52, color=colour, linewidth=0)
-            start += width
-    rest = above["value"] - start
-    if rest > 0:
-        ax.barh(
-            [row], [rest], left=start, height=0.52, facecolor="none", edgecolor="#999999", hatch="////", linewidth=0.5
-        )
-    for item in gap["unattributed"]:
-        if list(item["between"]) == [above["name"], step["name"]]:
-            share = item.get("fraction")
-            words.append(f"not attributed{f' {100 * share:.2g}%' if share is not None else ''}")
-    return words
-
-
-def _cycle() -> Sequence[str]:
-    return ("#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#F0E442") * 4
-
-
-# -- figures and files --------------------------------------------------------------------------------------------------
+# -- figures and files -----------------------------------------------------------------------------------------------
 
 
 def roofline_figure(doc: Doc) -> Figure:

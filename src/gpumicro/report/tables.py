@@ -24,8 +24,8 @@ FLAG_WORDS: Mapping[str, str] = {
     "not-steady": "the times had not settled when the warm-up limit was reached",
     "throttled": "the clock was held down by a power or thermal limit",
     "below-resolution": "too short for the timer to resolve",
-    "above-ceiling": "above the measured ceiling by more than both intervals: either the footprint fits a nearer cache, "
-    "the operations are counted wrongly, or the ceiling's kernel is not the best one",
+    "above-ceiling": "above the measured ceiling by more than both intervals: either the footprint fits a nearer "
+    "cache, the operations are counted wrongly, or the ceiling's kernel is not the best one",
     "above-spec": "above the spec peak: either the spec or the count is wrong",
     "impossible": "above a physical bound: the count, the timer or the output must be wrong",
     "launch-bound": "most of the time is the cost of starting the work",
@@ -59,6 +59,11 @@ class Table:
         return Table(
             self.key, self.title, columns, tuple(tuple(row[i] for i in keep) for row in self.rows), self.remarks
         )
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    """ ">achieved" is set flush right, "/flags" may go under the first column."""
+    return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
 
 
 def clean(text: object) -> str:
@@ -113,7 +118,8 @@ def describe_recipe(ceiling: Doc) -> str:
 
 def ceilings_table(doc: Doc) -> Table:
     """Every ceiling with its interval and spec peak; the alternatives stand in the remarks."""
-    rows, reasons, others = [], {}, []
+    rows, others = [], []
+    reasons: dict[str, list[str]] = {}
     for ceiling in doc["ceilings"]:
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
         name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
@@ -136,8 +142,7 @@ def ceilings_table(doc: Doc) -> Table:
         )
         others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
     unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
-    columns = (Column("ceiling"), Column("recipe", under=True), Column("achieved", True), Column("95% interval", True),
-               Column("spec peak", True), Column("of spec", True), Column("flags", under=True))  # fmt: skip
+    columns = _columns("ceiling", "/recipe", ">achieved", ">95% interval", ">spec peak", ">of spec", "/flags")
     return Table("ceilings", "Ceilings", columns, tuple(rows), (*unknown, *others)).without_empty()
 
 
@@ -153,13 +158,7 @@ def ridge_table(doc: Doc) -> Table:
         value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
         rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), str(ridge.get("threads") or ""),
                      quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
-    columns = (
-        Column("memory"),
-        Column("arithmetic"),
-        Column("threads", True),
-        Column("ridge point", True),
-        Column("95% interval", True),
-    )
+    columns = _columns("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
 
 
@@ -179,8 +178,7 @@ def points_table(doc: Doc) -> Table:
             fraction(point["fraction_of_attainable"]),
             ", ".join(map(clean, point["flags"])),
         ))  # fmt: skip
-    columns = (Column("point"), Column("FLOP/B", True), Column("achieved", True), Column("95% interval", True), Column("bound by"),
-               Column("of roof", True), Column("flags", under=True))  # fmt: skip
+    columns = _columns("point", ">FLOP/B", ">achieved", ">95% interval", "bound by", ">of roof", "/flags")
     return Table("points", "Points under the roof", columns, tuple(rows)).without_empty()
 
 
@@ -204,8 +202,7 @@ def sustained_table(doc: Doc) -> Table:
             for key, what in (("clock_hz_why", "Clock"), ("power_w_why", "Power"))
             if held.get(key)
         ]
-    columns = (Column("ceiling"), Column("held for", True), Column("first seconds", True), Column("settled", True),
-               Column("95% interval", True), Column("change", True))  # fmt: skip
+    columns = _columns("ceiling", ">held for", ">first seconds", ">settled", ">95% interval", ">change")
     return Table("sustained", "Sustained", columns, tuple(rows), tuple(dict.fromkeys(remarks)))
 
 
@@ -218,22 +215,11 @@ def latency_table(doc: Doc) -> Table:
             flags = ", ".join(map(clean, (item["timing"] or {}).get("flags", [])))
             value, ci95 = latency["estimate"], latency["ci95"]
             where = level_name(item["level"]) if item.get("level") else ""
-            rows.append((clean(item["kernel"]), where, _problem(item), threads_text(item["threads"]), quantity(value, "s", ci95),
-                         interval(value, ci95, "s"), flags))  # fmt: skip
-    columns = (
-        Column("kernel"),
-        Column("level"),
-        Column("problem"),
-        Column("threads"),
-        Column("time", True),
-        Column("95% interval", True),
-        Column("flags", under=True),
-    )
+            size = ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items())
+            times = (quantity(value, "s", ci95), interval(value, ci95, "s"))
+            rows.append((clean(item["kernel"]), where, size, threads_text(item["threads"]), *times, flags))
+    columns = _columns("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
-
-
-def _problem(item: Doc) -> str:
-    return ", ".join(f"{clean(name)}={size}" for name, size in item["problem"].items())
 
 
 def measurements_table(doc: Doc) -> Table:
@@ -249,8 +235,7 @@ def measurements_table(doc: Doc) -> Table:
             rate, str(timing.get("n", "-")), clean(timing.get("stop_reason", "-")),
             item["status"] if item["status"] != "ok" else ", ".join(map(clean, timing.get("flags", []))),
         ))  # fmt: skip
-    columns = (Column("measurement"), Column("time", True), Column("95% interval", True), Column("rate", True), Column("samples", True),
-               Column("stopped by"), Column("status, flags"))  # fmt: skip
+    columns = _columns("measurement", ">time", ">95% interval", ">rate", ">samples", "stopped by", "status, flags")
     return Table("measurements", "Measurements", columns, tuple(rows)).without_empty()
 
 
