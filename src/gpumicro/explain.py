@@ -129,7 +129,7 @@ def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, mem
     vendor, tiled = _best(records, kernel="gemm.vendor", **at), _best(records, kernel="gemm.tiled", **at)
     if vendor:
         value, ci95 = _figure(vendor)
-        blas = (vendor.get("facts") or {}).get("blas", "the vendor's BLAS")
+        blas = (vendor.get("facts") or {}).get("recipe", "the vendor's BLAS")
         ladder.step("library", f"GEMM, {blas}, {vendor['problem']['n']}", value, ci95=ci95, ref=vendor["id"])
         if memory:
             moved_s = vendor["bytes_moved"] / memory["achieved"]

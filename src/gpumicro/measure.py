@@ -130,7 +130,9 @@ class Run:
         # How long a span must be: the error of a reading below a quarter of the target, the baseline's small too.
         ticks_s = max(COARSE_TICKS, 2 / policy.target) * baseline.tick_s
         overheads_s = max(50 * stats.mad(baseline.spans), OVERHEADS * baseline.location.estimate)
-        self.needed_s = max(ticks_s, overheads_s, least_s)
+        # A kernel may ask for longer spans, so that starting its threads is a small part of them.
+        kernel_s = float(getattr(work, "facts", {}).get("least_span_s", 0.0))
+        self.needed_s = max(ticks_s, overheads_s, least_s, kernel_s)
         self.began_s = timer.now()
         self.throttled_before_s = timer.throttled_s()
 

@@ -21,6 +21,7 @@ Record = dict[str, Any]
 ROOF_RECIPES = ("peak.fma", "peak.dot", "peak.mma")
 LEVEL_ORDER = ("register", "shared", "l1", "l2", "l3", "dram", "host", "peer", "network", "storage")
 
+CROWDED_OVER = 0.05  # of the CPU time for other processes
 UNSTABLE_OVER = 0.05  # two measurements of one ceiling in one run that differ by more say that the machine moved
 
 CAUSES_ABOVE = (
@@ -71,9 +72,9 @@ def measured(records: Iterable[Record]) -> list[Record]:
 
 
 def _recipe(record: Record) -> str:
-    variant = record.get("variant") or ""
-    mix = (record.get("facts") or {}).get("recipe")
-    name = f"{record['kernel']} {variant}".strip()
+    """The kernel and how it went about it: the store mode, or the instruction mix of an arithmetic peak."""
+    name = f"{record['kernel']} {record.get('variant') or ''}".strip()
+    mix = (record.get("facts") or {}).get("recipe") if record["family"] == "peak" else None
     return f"{name} ({mix})" if mix else name
 
 
@@ -307,15 +308,26 @@ def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | 
     return "the spec is too low (a clock below the real one, or another model), or the count is too high"
 
 
-def verdicts(found: Sequence[Record], placed: Sequence[Record], records: Sequence[Record]) -> list[Record]:
-    """What a reader wants to know first: are the figures to be believed?"""
+def verdicts(
+    found: Sequence[Record], placed: Sequence[Record], records: Sequence[Record], others: Sequence[float | None] = ()
+) -> list[Record]:
+    """What a reader wants to know first: are the figures to be believed?
+
+    `others` is the share of CPU time that other processes used during each device's run.
+    """
+    crowd = max((share for share in others if share is not None), default=None)
     failed = [record for record in records if record["status"] == "failed"]
     above = [p for p in placed if "above-ceiling" in p["flags"]]
     beyond = [c for c in found if "above-spec" in c["flags"]]
     shaky = [c for c in found if "unstable" in c["flags"]]
     names = "; ".join
     failures = names(f"{r['id']}: {r['error']}" for r in failed)
+    quiet = [] if crowd is None else [
+        _verdict("quiet machine", crowd <= CROWDED_OVER, "no other process used the CPUs to speak of",
+                 f"other processes used {crowd:.0%} of the CPU time: the figures are too low, run again alone")
+    ]  # fmt: skip
     return [
+        *quiet,
         _verdict("outputs", not failed, "every kernel's output agrees with its reference", f"failed: {failures}"),
         _verdict("physical bounds", not beyond, "no ceiling is above its spec peak",
                  names(f"{c['id']}: {c['causes'][0]}" for c in beyond)),

@@ -92,7 +92,9 @@ class Planner:
         self.care = CARE[mode]
         self.dtypes = tuple(dtypes)
         self.plan = Plan()
-        self.threads = max(1, device.cores or len(device.cpus) or 1)
+        cores, quota = device.cores or len(device.cpus) or 1, device.facts.get("cgroup_cpus")
+        # More threads than the cgroup's quota would be stopped in the middle of a measurement.
+        self.threads = max(1, min(cores, int(quota) if isinstance(quota, (int, float)) else cores))
 
     def wants(self, dtype: str) -> bool:
         return not self.dtypes or dtype in self.dtypes

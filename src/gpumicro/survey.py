@@ -120,7 +120,7 @@ class Survey:
                 except GpumicroError as error:
                     self._record(target, item, None, None, status="failed", error=str(error))
             try:
-                taken: Sequence[Measurement | None] = measure_together([p.work for _, p, _ in ready], group.policy)
+                taken: Sequence[Measurement | None] = measure_together([p for _, p, _ in ready], group.policy)
             except MeasurementsInterrupted as stop:
                 self._record_all(target, group, ready, stop.partial)
                 raise
@@ -191,7 +191,7 @@ class Survey:
             gap=gaps,
             sustained=[s.to_json() for target in self.targets for s in target.sustained],
             conditions=[target.watch.to_json(target.device.id) for target in self.targets],
-            verdicts=model.verdicts(ceilings, points, records),
+            verdicts=model.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets]),
             notes=notes,
             settings={
                 "mode": self.mode, "dtype": list(self.dtypes), "operands": self.operands,
