@@ -37,7 +37,7 @@ def test_steps_go_from_spec_to_plain_kernel(machine: list[dict[str, Any]], gemms
     assert [step["name"] for step in one["steps"]] == ["spec", "clock", "ceiling", "library", "kernel"]
     clock = next(c for c in one["causes"] if c["cause"] == "clock below spec")
     assert clock["fraction"] == pytest.approx(0.2)
-    assert "3.2 GHz measured" in clock["evidence"]
+    assert "3.20 GHz measured" in clock["evidence"]
 
 
 def test_what_nothing_measured_explains_is_said_to_be_unattributed(

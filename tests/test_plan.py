@@ -85,7 +85,7 @@ def test_what_cannot_run_is_skipped_with_its_reason() -> None:
 
 def test_dtype_narrows_every_room() -> None:
     dtypes = {i.problem.dtype for i in items(machine(), dtypes=("float32",)) if i.spec.name != "latency.chase"}
-    assert dtypes - {"float64"} == {"float32"}
+    assert dtypes - {"int64"} == {"float32"}  # int64: launches have no element type
     peaks = {i.problem.dtype for i in items(machine(), dtypes=("float32",)) if i.spec.family == "peak"}
     assert peaks == {"float32"}
 

@@ -208,7 +208,7 @@ def _steps_for_stores(ladder: _Ladder, ceiling: Record, records: Sequence[Record
 def explain(
     ceilings: Sequence[Record], records: Sequence[Record], conditions: Conditions | None = None
 ) -> list[Record]:
-    """One ladder for each roof, arithmetic first."""
+    """One ladder for each roof that has something above or below it, arithmetic first."""
     conditions = conditions or Conditions()
     ladders = []
     for peak in roofs(ceilings, "arithmetic"):
@@ -221,4 +221,4 @@ def explain(
             None,
         )  # fmt: skip
         ladders.append(_memory(memory, records, one))
-    return ladders
+    return [ladder for ladder in ladders if sum(step["value"] is not None for step in ladder["steps"]) > 1]

@@ -239,17 +239,22 @@ def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record
     threads = {ceiling["device"]: ceiling["threads"] for ceiling in roofs(ceilings, "arithmetic")}
     placed = []
     for record in measured(records):
-        if record["family"] not in ("gemm", "stream", "mixed") or record["threads"] != threads.get(record["device"]):
+        if record["family"] not in ("gemm", "stream", "mixed") or record.get("repeat_of"):
             continue
-        sizes = record["problem"]
-        if record["family"] == "gemm":
-            name = f"{record['kernel']} {record['dtype']} {'x'.join(str(s) for s in dict.fromkeys(sizes.values()))}"
-        else:
-            name = f"{record['kernel']} {record.get('variant') or ''} {record['dtype']} {record['level']}"
-        found = point(ceilings, record, level=record.get("level"), name=" ".join(name.split()), kind=record["family"])
-        if found:
+        if record["threads"] == threads.get(record["device"]) and (
+            found := point(ceilings, record, level=record["level"], name=_point_name(record), kind=record["family"])
+        ):
             placed.append(found)
     return placed
+
+
+def _point_name(record: Record) -> str:
+    kernel, dtype = record["kernel"], record["dtype"]
+    if record["family"] == "gemm":
+        return f"{kernel} {dtype} {'x'.join(str(size) for size in dict.fromkeys(record['problem'].values()))}"
+    if record["family"] == "mixed":
+        return f"{kernel} {dtype} at {record['intensity_flop_per_byte']:g} FLOP/B"
+    return " ".join(f"{kernel} {record.get('variant') or ''} {dtype} {record['level']}".split())
 
 
 def ceilings(records: Sequence[Record]) -> list[Record]:

@@ -62,6 +62,7 @@ class Plan:
 class Care:
     """How long each kind of measurement may take, in seconds a kernel: the budget that a mode buys."""
 
+    target: float  # relative half-width of the interval
     cache_s: float
     dram_s: float
     peak_s: float
@@ -73,9 +74,9 @@ class Care:
 
 
 CARE: dict[Mode, Care] = {
-    "quick": Care(0.05, 0.2, 0.15, 0.3, QUICK_STREAM, (), (1024,), SWEEP[:11:2]),
-    "default": Care(0.12, 0.4, 0.25, 1.0, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
-    "thorough": Care(0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
+    "quick": Care(0.05, 0.05, 0.2, 0.15, 0.3, QUICK_STREAM, (), (1024,), SWEEP[:11:2]),
+    "default": Care(0.02, 0.12, 0.25, 0.2, 0.6, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
+    "thorough": Care(0.01, 0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
 }
 REPEAT_S = 0.5  # one roof measured again, with its set-up
 VERIFY_AND_SETUP_S = {"cache": 0.02, "dram": 0.25, "gemm": 0.15}  # a kernel, seen on two cores
@@ -110,7 +111,7 @@ class Planner:
         name = measurement_id(spec, problem, execution, self.device.id, self.backend.name)
         return Item(name, spec, problem, execution, level)
 
-    def add(self, title: str, items: Sequence[Item], budget_s: float, target: float, setup_s: float) -> None:
+    def add(self, title: str, items: Sequence[Item], budget_s: float, setup_s: float) -> None:
         can: list[Item] = []
         for item in items:
             able = self.backend.supports(item.spec, item.problem.dtype, self.device)
@@ -120,7 +121,7 @@ class Planner:
                 self.plan.skipped.append((item, able.reason))
         if can:
             warmup_s = budget_s / 3
-            policy = Policy(target=target, max_time_s=budget_s, max_warmup_s=warmup_s)
+            policy = Policy(target=self.care.target, max_time_s=budget_s, max_warmup_s=warmup_s)
             self.plan.groups.append(Group(title, tuple(can), policy, len(can) * (budget_s + warmup_s + setup_s)))
 
     # -- memory -------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class Planner:
                 items = self.stream_items(level, dtype, names, threads)
                 if level == "dram" and dtype == wide and threads == self.threads:
                     items += self.sweep_items(dtype)
-                self.add(f"{level} bandwidth, {dtype}, {how}", items, budget_s, 0.01, setup_s)
+                self.add(f"{level} bandwidth, {dtype}, {how}", items, budget_s, setup_s)
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class Planner:
             if self.wants(dtype)
             for threads in dict.fromkeys((self.threads, 1) if self.mode != "quick" else (self.threads,))
         ]
-        self.add("arithmetic peaks", items, self.care.peak_s, 0.005, VERIFY_AND_SETUP_S["cache"])
+        self.add("arithmetic peaks", items, self.care.peak_s, VERIFY_AND_SETUP_S["cache"])
 
     def add_gemm(self) -> None:
         one = () if self.mode == "quick" or self.threads == 1 else (1,)
@@ -211,7 +212,7 @@ class Planner:
                     for t in threads
                     for kind in ("tiled", "vendor")
                 ]
-                self.add(f"GEMM {dtype} {size}", items, self.care.gemm_s, 0.01, VERIFY_AND_SETUP_S["gemm"])
+                self.add(f"GEMM {dtype} {size}", items, self.care.gemm_s, VERIFY_AND_SETUP_S["gemm"])
 
     def sweep_items(self, dtype: str) -> list[Item]:
         """The mixed-intensity sweep; it is measured beside the DRAM ceilings that it is set against."""
@@ -235,7 +236,7 @@ class Planner:
                 size = cache.size_bytes // 2
             line = self.device.caches[0].line_bytes if self.device.caches else 64
             items.append(self.item("latency.chase", "int64", {"n": max(2, size // line)}, 1, level=level))
-        self.add("latency", items, self.care.peak_s, 0.01, VERIFY_AND_SETUP_S["cache"])
+        self.add("latency", items, self.care.peak_s, VERIFY_AND_SETUP_S["cache"])
 
 
 def make_plan(
@@ -260,5 +261,6 @@ def repeat_group(plan: Plan, ceilings: Sequence[dict[str, object]]) -> Group | N
     if not again:
         return None
     budget_s = max(policy.max_time_s for _, policy in again) / 2
-    policy = Policy(target=0.01, max_time_s=budget_s, max_warmup_s=budget_s / 3)
+    target = min(policy.target for _, policy in again)
+    policy = Policy(target=target, max_time_s=budget_s, max_warmup_s=budget_s / 3)
     return Group("ceilings again", tuple(item for item, _ in again), policy, REPEAT_S * len(again), repeat=True)

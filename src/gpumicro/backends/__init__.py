@@ -96,7 +96,7 @@ def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple
 
 
 def _asked(name: str) -> str:
-    """"auto" may be decided by the environment."""
+    """ "auto" may be decided by the environment."""
     return os.environ.get("GPUMICRO_BACKEND", "auto") if name == "auto" else name
 
 
