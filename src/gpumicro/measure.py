@@ -74,6 +74,7 @@ def prepare(runs: Sequence[Run]) -> None:
         cold = [run for run in cold if not run.warm_some()]
     for run in runs:
         run.lengthen_batch()
+        run.spent_s = 0.0
 
 
 class Baseline:
@@ -112,7 +113,7 @@ class Run:
         self.steady = True
         self.counts = np.empty(0, dtype=np.int64)
         self.raw = np.empty(0)
-        self.spent_s = 0.0  # on sampling, after the warm-up
+        self.spent_s = 0.0  # on this work: first on its warm-up, then on its samples
         self.next_look = 0
         # How long a span must be: the error of a reading below a quarter of the target, the baseline's small too.
         ticks_s = max(COARSE_TICKS, 2 / policy.target) * baseline.tick_s
@@ -150,7 +151,10 @@ class Run:
 
     def time(self, counts: Counts) -> FloatArray:
         """The spans of so many runs each, in seconds."""
-        return self.timer.sample(self.work, counts)
+        before_s = self.timer.now()
+        spans = self.timer.sample(self.work, counts)
+        self.spent_s += self.timer.now() - before_s
+        return spans
 
     def take(self, k: int) -> tuple[Counts, FloatArray]:
         """(counts, spans) of k spans."""
@@ -163,7 +167,7 @@ class Run:
         """One window of warm-up; True when there need be no more."""
         wish = self.policy.warmup
         limit_s = self.policy.max_warmup_s if wish == "converge" or isinstance(wish, int) else float(wish)
-        left_s = limit_s - (self.timer.now() - self.began_s)
+        left_s = limit_s - self.spent_s
         if wish != "converge":
             runs_left = float(wish) - self.batch * len(self.recent) if isinstance(wish, int) else math.inf
             if left_s <= 0 or runs_left <= 0:
@@ -217,9 +221,7 @@ class Run:
         left_s = self.policy.max_time_s - self.spent_s
         fits = int(min(left_s, SLICE_S) / max(self.span_s, 1e-9))
         k = max(1, min(self.next_look - self.n, most, fits))
-        before_s = self.timer.now()
         self.keep(*self.take(k))
-        self.spent_s += self.timer.now() - before_s
 
     def keep(self, counts: Counts, spans: FloatArray) -> None:
         """Add spans to what was seen."""
@@ -231,7 +233,10 @@ class Run:
         if self.n < self.next_look and not out_of_time:
             return False
         self.next_look = min(max(self.n + 1, math.ceil(GROWTH * self.n)), self.policy.max_samples)
-        return self.look() or out_of_time or self.n >= self.policy.max_samples
+        before_s = self.timer.now()
+        found = self.look()
+        self.spent_s += self.timer.now() - before_s
+        return found or out_of_time or self.n >= self.policy.max_samples
 
     def look(self) -> bool:
         """Whether the interval is narrow enough. Where the baseline is what widens it, the baseline grows."""
@@ -242,9 +247,7 @@ class Run:
             and self.baseline.half_s / self.batch > self.location.statistical / 2
             and len(self.baseline.spans) < self.policy.max_samples
         ):
-            before_s = self.timer.now()
             self.baseline.grow()
-            self.spent_s += self.timer.now() - before_s
             self.location = self._locate(self.samples())
         tau = self.location.dependence.tau
         return self.within(CONTENT * self.policy.target) and (tau <= 2.5 or self.n >= 60 * tau)
