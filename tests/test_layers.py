@@ -11,7 +11,7 @@ import gpumicro
 
 ROOMS = (
     "errors", "units", "device", "spec", "_core", "topology", "environment", "peaks", "kernels", "stats", "timers",
-    "measurement", "measure", "comparison", "backends", "schema", "result", "model", "explain", "sustain", "watch", "plan",
+    "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model", "explain", "sustain", "watch", "plan",
     "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent

@@ -41,7 +41,7 @@ class FakeTimer {
         return read();
     }
     double seconds(double start, double stop) const {
-        const double span = stop - start;
+        const double span = clock_.tick_s > 0.0 ? (stop - start) * clock_.tick_s : stop - start;
         return clock_.float32_ms ? 1e-3 * static_cast<double>(static_cast<float>(1e3 * span)) : span;
     }
     // The host's time between two spans: a tick and a part of one, at random.
@@ -56,7 +56,8 @@ class FakeTimer {
     }
 
   private:
-    double read() const { return clock_.tick_s > 0.0 ? std::floor(now_ / clock_.tick_s) * clock_.tick_s : now_; }
+    // In ticks where there are any, so that equal spans are equal to the last bit; else in seconds.
+    double read() const { return clock_.tick_s > 0.0 ? std::floor(now_ / clock_.tick_s) : now_; }
 
     double slowness() const {
         const double sagged = clock_.sag == 0.0 ? 0.0 : clock_.sag * (1.0 - std::exp(-now_ / clock_.sag_time_s));

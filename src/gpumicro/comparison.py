@@ -14,8 +14,9 @@ import numpy as np
 
 from . import stats
 from .errors import UsageError
-from .measure import GROWTH, LEAST, Baseline, Run, prepare
+from .measure import prepare
 from .measurement import FloatArray, Measurement, Policy
+from .sampling import GROWTH, LEAST, Baseline, Run
 from .timers import Timer, as_timer
 
 Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
