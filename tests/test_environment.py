@@ -59,26 +59,45 @@ def test_the_hosts_name_is_only_there_as_a_hash(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_listed_variables_are_recorded() -> None:
-    allowed = {"OMP_NUM_THREADS": "2", "GPUMICRO_BACKEND": "cpu", "CUDA_VISIBLE_DEVICES": "0", "OPENBLAS_NUM_THREADS": "1"}
-    secret = {"AWS_SECRET_ACCESS_KEY": "x", "HOME": "/home/me", "XOMP_NUM_THREADS": "1", "PATH": "/bin", "CUDA_PASSWORD": "x"}
+    allowed = {
+        "OMP_NUM_THREADS": "2",
+        "GPUMICRO_BACKEND": "cpu",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    secret = {
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "HOME": "/home/me",
+        "XOMP_NUM_THREADS": "1",
+        "PATH": "/bin",
+        "CUDA_PASSWORD": "x",
+    }
     assert environment.collect([], environ=allowed | secret)["env"] == allowed
 
 
 def test_a_bare_intel_server(tmp_path: Path) -> None:
-    root = _tree(tmp_path, {
-        "proc/cpuinfo": CPUINFO,
-        "proc/meminfo": "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n",
-        "proc/loadavg": "0.52 0.58 0.59 1/977 12345\n",
-        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
-        "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
-        "sys/devices/system/cpu/smt/control": "off\n",
-        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-        "sys/fs/cgroup/memory.max": "1073741824\n",
-        "sys/class/dmi/id/sys_vendor": "Dell Inc.\n",
-    })  # fmt: skip
+    root = _tree(
+        tmp_path,
+        {
+            "proc/cpuinfo": CPUINFO,
+            "proc/meminfo": "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n",
+            "proc/loadavg": "0.52 0.58 0.59 1/977 12345\n",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+            "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+            "sys/devices/system/cpu/smt/control": "off\n",
+            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+            "sys/fs/cgroup/memory.max": "1073741824\n",
+            "sys/class/dmi/id/sys_vendor": "Dell Inc.\n",
+        },
+    )
     cpu, host, memory = environment.cpu(root), environment.host(root), environment.memory(root)
     assert (cpu["vendor"], cpu["family"], cpu["model"], cpu["stepping"]) == ("GenuineIntel", 6, 106, 6)
-    assert (host["governor"], host["turbo"], host["smt"], host["huge_pages"]) == ("performance", False, "off", "madvise")
+    assert (host["governor"], host["turbo"], host["smt"], host["huge_pages"]) == (
+        "performance",
+        False,
+        "off",
+        "madvise",
+    )
     assert (host["load_1min"], host["hypervisor"], host["container"]) == (0.52, None, None)
     assert memory == {"total_bytes": 2**24, "available_bytes": 2**23, "limit_bytes": 2**30}
 
@@ -87,25 +106,42 @@ def test_virtual_machines_and_containers_are_told(tmp_path: Path) -> None:
     assert environment.hypervisor(_tree(tmp_path / "a", {"sys/class/dmi/id/sys_vendor": "QEMU"})) == "qemu"
     assert environment.hypervisor(_tree(tmp_path / "b", {"sys/hypervisor/type": "xen"})) == "xen"
     assert environment.hypervisor(_tree(tmp_path / "c", {"proc/cpuinfo": "flags\t: fpu hypervisor lm\n"})) == "unknown"
-    assert environment.container(_tree(tmp_path / "d", {"proc/1/cgroup": "0::/kubepods/besteffort/pod1\n"})) == "kubepods"
+    assert (
+        environment.container(_tree(tmp_path / "d", {"proc/1/cgroup": "0::/kubepods/besteffort/pod1\n"})) == "kubepods"
+    )
     assert environment.container(_tree(tmp_path / "e", {".dockerenv": ""})) == "docker"
 
 
 def test_an_arm_server(tmp_path: Path) -> None:
-    text = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: 0xd40\nCPU revision\t: 1\n"
+    text = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd40\nCPU revision\t: 1\n"
     cpu = environment.cpu(_tree(tmp_path, {"proc/cpuinfo": text}))
     assert (cpu["vendor"], cpu["family"], cpu["model"]) == ("0x41", 8, 0xD40)
     assert cpu["name_why"] == "not in /proc/cpuinfo"
 
 
 def test_garbage_in_proc_is_survived(tmp_path: Path) -> None:
-    root = _tree(tmp_path, {"proc/meminfo": "\ud7ff nonsense", "proc/cpuinfo": ":::\n::", "proc/loadavg": "", "sys/fs/cgroup/memory.max": "max"})
-    assert result.missing_reasons({"a": environment.cpu(root), "b": environment.memory(root), "c": environment.host(root)}) == []
+    root = _tree(
+        tmp_path,
+        {
+            "proc/meminfo": "\ud7ff nonsense",
+            "proc/cpuinfo": ":::\n::",
+            "proc/loadavg": "",
+            "sys/fs/cgroup/memory.max": "max",
+        },
+    )
+    assert (
+        result.missing_reasons({"a": environment.cpu(root), "b": environment.memory(root), "c": environment.host(root)})
+        == []
+    )
 
 
 def test_git_that_hangs_or_is_missing_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    for error in (subprocess.TimeoutExpired("git", 2), FileNotFoundError("git"), subprocess.CalledProcessError(128, "git")):
+    for error in (
+        subprocess.TimeoutExpired("git", 2),
+        FileNotFoundError("git"),
+        subprocess.CalledProcessError(128, "git"),
+    ):
 
         def refuse(*_: object, error: Exception = error, **__: object) -> None:
             raise error
@@ -118,5 +154,7 @@ def test_git_that_hangs_or_is_missing_costs_nothing(monkeypatch: pytest.MonkeyPa
 def test_works_without_home_in_an_ascii_locale() -> None:
     bare = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     code = "from gpumicro.environment import collect; import json; print(json.dumps(collect()))"
-    asked = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True, timeout=60)
+    asked = subprocess.run(
+        [sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True, timeout=60
+    )
     assert json.loads(asked.stdout)["python"] == platform.python_version()

@@ -18,32 +18,79 @@ from gpumicro.units import GIB
 TABLE = read_toml(Path(peaks.__file__).parent / "gpus.toml", "gpus.toml")
 ENTRIES = {entry["id"]: entry for entry in TABLE["gpu"]}
 
-# -- the data against itself ---------------------------------------------------------------------------------------
+# -- the data against itself -----------------------------------------------------------------------------------------
 
 TOLERANCE = 0.03
-EITHER_GIVEN_OR_UNKNOWN = (
-    "sm_count cuda_cores tensor_cores boost_clock_mhz memory_type memory_gib bus_width_bits memory_data_rate_gbps "
-    "memory_bandwidth_gbs l2_mib shared_mem_per_sm_kib link_type link_count link_gbs_total_bidir pcie_gen pcie_lanes "
-    "pcie_gbs_per_dir tdp_w"
-).split()
-REQUIRED = (
-    "id name aliases vendor form_factor architecture compute_capability rate_class unknown not_applicable derived "
-    "contested unverified evidence source note peak"
-).split()
+EITHER_GIVEN_OR_UNKNOWN = [
+    "sm_count",
+    "cuda_cores",
+    "tensor_cores",
+    "boost_clock_mhz",
+    "memory_type",
+    "memory_gib",
+    "bus_width_bits",
+    "memory_data_rate_gbps",
+    "memory_bandwidth_gbs",
+    "l2_mib",
+    "shared_mem_per_sm_kib",
+    "link_type",
+    "link_count",
+    "link_gbs_total_bidir",
+    "pcie_gen",
+    "pcie_lanes",
+    "pcie_gbs_per_dir",
+    "tdp_w",
+]
+REQUIRED = [
+    "id",
+    "name",
+    "aliases",
+    "vendor",
+    "form_factor",
+    "architecture",
+    "compute_capability",
+    "rate_class",
+    "unknown",
+    "not_applicable",
+    "derived",
+    "contested",
+    "unverified",
+    "evidence",
+    "source",
+    "note",
+    "peak",
+]
 # formats that run at tensor_clock_mhz where an entry has one; FP64 tensor does not
 AT_TENSOR_CLOCK = {key for key in FORMATS if key.endswith(("_tensor", "_fp16acc"))} - {"fp64_tensor"}
 # scalar cores and tensor cores of one SM (CU, Xe core)
-PER_SM = {"GP100": (64, 0), "GP102": (128, 0), "GV100": (64, 8), "TU10x-pro": (64, 8), "TU10x-geforce": (64, 8), "GA100": (64, 4),
-          "CDNA1": (64, 4), "CDNA2": (64, 4), "CDNA3": (64, 4), "CDNA4": (64, 4), "PVC": (128, 8)}  # fmt: skip
+PER_SM = {
+    "GP100": (64, 0),
+    "GP102": (128, 0),
+    "GV100": (64, 8),
+    "TU10x-pro": (64, 8),
+    "TU10x-geforce": (64, 8),
+    "GA100": (64, 4),
+    "CDNA1": (64, 4),
+    "CDNA2": (64, 4),
+    "CDNA3": (64, 4),
+    "CDNA4": (64, 4),
+    "PVC": (128, 8),
+}
 NVLINK_GBS = {"NVLink 1": 40, "NVLink 2": 50, "NVLink 3": 50, "NVLink 4": 50, "NVLink 5": 100}
 # GT/s x line code / 8 bits of one lane
 PCIE_GBS = {3: 8 * 128 / 130 / 8, 4: 16 * 128 / 130 / 8, 5: 32 * 128 / 130 / 8, 6: 64 * 242 / 256 / 8}
 
 # Where a listed value departs from its formula by more than the tolerance, in percent. Each is explained in its entry's
 # note; one that is not here is a slip until shown otherwise.
-_NVL = dict.fromkeys(("tf32_tensor", "fp16_tensor", "fp16_tensor_fp16acc", "bf16_tensor", "fp8_tensor", "int8_tensor"), -13.4)
-_H20 = dict.fromkeys(("tf32_tensor", "fp16_tensor", "fp16_tensor_fp16acc", "bf16_tensor", "fp8_tensor", "int8_tensor"), -6.4)
-_B200 = dict.fromkeys(("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor"), -5.6)
+_NVL = dict.fromkeys(
+    ("tf32_tensor", "fp16_tensor", "fp16_tensor_fp16acc", "bf16_tensor", "fp8_tensor", "int8_tensor"), -13.4
+)
+_H20 = dict.fromkeys(
+    ("tf32_tensor", "fp16_tensor", "fp16_tensor_fp16acc", "bf16_tensor", "fp8_tensor", "int8_tensor"), -6.4
+)
+_B200 = dict.fromkeys(
+    ("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor", "int8_tensor"), -5.6
+)
 _B300 = dict.fromkeys(("fp16_tensor", "bf16_tensor", "fp8_tensor", "fp6_tensor", "fp4_tensor"), -8.7)
 DEVIATIONS: dict[str, dict[str, float]] = {
     "l40s": {"int4_tensor": -50.0, "int4_tensor/fp16_tensor": -49.4},
@@ -75,11 +122,17 @@ def _formulas(entry: dict[str, Any]) -> dict[str, tuple[float, float]]:
         for key in AT_TENSOR_CLOCK & set(peak) & set(rate) - {base}:
             pairs[f"{key}/{base}"] = (peak[key] / peak[base], rate[key] / rate[base])
     if "memory_data_rate_gbps" in entry:
-        pairs["memory_bandwidth"] = (entry["memory_bandwidth_gbs"], entry["bus_width_bits"] / 8 * entry["memory_data_rate_gbps"])
+        pairs["memory_bandwidth"] = (
+            entry["memory_bandwidth_gbs"],
+            entry["bus_width_bits"] / 8 * entry["memory_data_rate_gbps"],
+        )
     per_link = NVLINK_GBS.get(entry["link_type"][:8])
     if per_link and entry.get("link_gbs_total_bidir"):
         # GA102's NVLink 3 is narrower
-        pairs["link"] = (entry["link_gbs_total_bidir"], entry["link_count"] * (28.125 if entry["rate_class"].startswith("GA10x") else per_link))
+        pairs["link"] = (
+            entry["link_gbs_total_bidir"],
+            entry["link_count"] * (28.125 if entry["rate_class"].startswith("GA10x") else per_link),
+        )
     if "pcie_gen" in entry:
         pairs["pcie"] = (entry["pcie_gbs_per_dir"], entry["pcie_lanes"] * PCIE_GBS[entry["pcie_gen"]])
     return pairs
@@ -159,7 +212,12 @@ def test_unknown_and_ambiguous_names_say_what_is_near() -> None:
 def test_a_device_is_matched_by_its_facts_and_name(key: str) -> None:
     entry = ENTRIES[key]
     memory = entry.get("memory_reported_mib", entry["memory_gib"] * 1024 * 0.985) * 2**20
-    facts = {"compute_capability": entry["compute_capability"], "sm_count": entry["sm_count"], "memory_bytes": memory, "name": entry["name"]}
+    facts = {
+        "compute_capability": entry["compute_capability"],
+        "sm_count": entry["sm_count"],
+        "memory_bytes": memory,
+        "name": entry["name"],
+    }
     match = peaks.match_gpu(facts)
     assert match.spec is not None, match.why
     assert match.spec.id == key
@@ -175,7 +233,7 @@ def test_facts_win_over_the_name() -> None:
     assert peaks.match_gpu({"name": "anything"}).spec is None
 
 
-# -- a user's file -----------------------------------------------------------------------------------------------------
+# -- a user's file ---------------------------------------------------------------------------------------------------
 
 
 def _user(tmp_path: Path, text: str) -> peaks.UserSpecs:
@@ -185,7 +243,9 @@ def _user(tmp_path: Path, text: str) -> peaks.UserSpecs:
 
 
 def test_a_users_file_is_merged(tmp_path: Path) -> None:
-    user = _user(tmp_path, """
+    user = _user(
+        tmp_path,
+        """
         [[gpu]]
         id = "t4"
         memory_bandwidth_gbs = 300
@@ -195,7 +255,8 @@ def test_a_users_file_is_merged(tmp_path: Path) -> None:
         name = "Homemade 1"
         memory_bandwidth_gbs = 1
         peak = { fp32 = 2, int8_tensor = 8 }
-    """)  # fmt: skip
+    """,
+    )
     t4 = peaks.find_gpu("t4", user)
     assert t4.memory_bandwidth_bytes_per_s == 3e11
     assert t4.peak("float64").flop_per_s == 0.25e12  # type: ignore[union-attr]
@@ -216,7 +277,10 @@ def test_a_users_file_is_merged(tmp_path: Path) -> None:
         ("[[tpu]]", "unknown table 'tpu'"),
         ("[[gpu]]\nmemory_bandwidth_gbs = 3", r"gpu\[0\]: needs an id or a name"),
         ("[[gpu]]\nname = 'x'", r"gpu\[0\]: a new GPU needs memory_bandwidth_gbs"),
-        ("[[gpu]]\nid = 't4'\nmemory_bandwidth_gbs = -1", r"gpu\[0\]\.memory_bandwidth_gbs must be a positive number, not -1"),
+        (
+            "[[gpu]]\nid = 't4'\nmemory_bandwidth_gbs = -1",
+            r"gpu\[0\]\.memory_bandwidth_gbs must be a positive number, not -1",
+        ),
         ("[[gpu]]\nid = 't4'\npeak = { fp16 = 'fast' }", r"gpu\[0\]\.peak\.fp16 must be a positive number"),
         ("[[gpu]]\nid = 't4'\npeak = { fp17 = 1 }", r"gpu\[0\]\.peak\.fp17: unknown key"),
         ("[[gpu]]\nid = 't4'\nbandwidth = 3", r"gpu\[0\]\.bandwidth: unknown key"),
@@ -245,7 +309,7 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         peaks.load_user(tmp_path / "bytes.toml")
 
 
-# -- CPUs ----------------------------------------------------------------------------------------------------------------
+# -- CPUs ------------------------------------------------------------------------------------------------------------
 
 
 def _cpu(vendor: str, family: int, model: int, *isa: str, **more: Any) -> Device:
@@ -330,14 +394,17 @@ def test_models_belong_to_one_core_only() -> None:
 
 
 def test_a_user_describes_a_cpu(tmp_path: Path) -> None:
-    user = _user(tmp_path, """
+    user = _user(
+        tmp_path,
+        """
         [[cpu]]
         cores = 4
         clock_ghz = 2.5
         flop_per_cycle = { f64 = 8, int8 = 64 }
         memory_bandwidth_gbs = 76.8
         source = "board manual"
-    """)  # fmt: skip
+    """,
+    )
     spec = peaks.cpu_spec(_cpu("AuthenticAMD", 0x19, 0x01, "avx2", "fma", clock_max_hz=None), user=user)
     assert spec.peak("float64").flop_per_s.value == 4 * 2.5e9 * 8
     assert spec.peak("float64").flop_per_cycle.source == "board manual"

@@ -77,7 +77,10 @@ def test_specs_lists_all_and_shows_one() -> None:
 
 def test_specs_merges_a_users_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
-    mine.write_text("[[gpu]]\nname = 'Mine'\nmemory_bandwidth_gbs = 5\n[[cpu]]\ncores = 4\nclock_ghz = 3.5\nflop_per_cycle = {f64 = 16}\n")
+    mine.write_text(
+        "[[gpu]]\nname = 'Mine'\nmemory_bandwidth_gbs = 5\n"
+        "[[cpu]]\ncores = 4\nclock_ghz = 3.5\nflop_per_cycle = {f64 = 16}\n"
+    )
     out = _run(specs_command, "--spec", str(mine))
     assert "Mine" in out
     assert "CPU (any): 4 cores, 3.50 GHz, float64 16 FLOP/cycle" in out

@@ -47,10 +47,12 @@ def _boxes(ax: Any) -> list[np.ndarray]:
         x, y = text.get_transform().transform(text.get_position())
         spot = Spot(0, 0, angle, True)
         centred = box_corners(0, 0, extent.width, extent.height, angle, spot, -extent.height / 2)
-        boxes.append(centred + (x, y))
+        boxes.append(centred + np.array([x, y]))
     if ax.get_legend():
         extent = ax.get_legend().get_window_extent()
-        boxes.append(np.array([(extent.x0, extent.y0), (extent.x1, extent.y0), (extent.x1, extent.y1), (extent.x0, extent.y1)]))
+        boxes.append(
+            np.array([(extent.x0, extent.y0), (extent.x1, extent.y0), (extent.x1, extent.y1), (extent.x0, extent.y1)])
+        )
     return boxes
 
 
@@ -172,7 +174,7 @@ def test_drawing_leaves_pyplot_alone() -> None:
 
 
 def test_colours_are_apart_for_every_eye() -> None:
-    """Every pair of dtype colours differs clearly in lightness or in the blue-yellow direction, which colour-blind eyes keep."""
+    """Every pair differs in lightness or from blue to yellow, which colour-blind eyes keep."""
     from matplotlib.colors import to_rgb
 
     def seen(colour: str) -> tuple[float, float]:
@@ -188,7 +190,7 @@ def test_colours_are_apart_for_every_eye() -> None:
 def test_boxes_are_told_apart() -> None:
     square = np.array([(0, 0), (1, 0), (1, 1), (0, 1)], dtype=float)
     assert overlap(square, square + 0.5)
-    assert not overlap(square, square + (1.1, 0))
+    assert not overlap(square, square + np.array([1.1, 0]))
     diamond = np.array([(2.0, 1.2), (2.8, 2.0), (2.0, 2.8), (1.2, 2.0)]) - (0.35, 0.35)
     assert not overlap(square, diamond), "the bounding boxes overlap, the shapes do not"
     assert overlap(square, np.array([(-1.0, 0.5), (2.0, 0.5)])), "a line through it"

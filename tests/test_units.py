@@ -56,7 +56,9 @@ def test_interval_has_the_places_of_its_value() -> None:
 
 
 @given(value=POSITIVE, unit=RATES, width=st.floats(1e-9, 2.0))
-def test_interval_is_never_shown_as_empty_where_four_digits_tell_its_ends_apart(value: float, unit: str, width: float) -> None:
+def test_interval_is_never_shown_as_empty_where_four_digits_tell_its_ends_apart(
+    value: float, unit: str, width: float
+) -> None:
     low, high = value * (1 - width / 4), value * (1 + width / 4)
     left, right = map(float, format_interval((low, high), value, unit).split(" to "))
     assert left < right or width < 1e-3
@@ -102,7 +104,15 @@ def test_count_round_trip(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("2^27", 2**27), ("2**27", 2**27), ("1e6", 10**6), ("64Ki", 65536), ("3M", 3_000_000), ("100_000", 100_000), (" 7 ", 7)],
+    [
+        ("2^27", 2**27),
+        ("2**27", 2**27),
+        ("1e6", 10**6),
+        ("64Ki", 65536),
+        ("3M", 3_000_000),
+        ("100_000", 100_000),
+        (" 7 ", 7),
+    ],
 )
 def test_counts_are_read(text: str, value: int) -> None:
     assert parse_count(text) == value
@@ -110,13 +120,23 @@ def test_counts_are_read(text: str, value: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("32 MiB", 2**25), ("1.5GiB", 3 * 2**29), ("100 MB", 10**8), ("4096", 4096), ("64 KiB", 65536), ("2^20 B", 2**20), ("1kB", 1000)],
+    [
+        ("32 MiB", 2**25),
+        ("1.5GiB", 3 * 2**29),
+        ("100 MB", 10**8),
+        ("4096", 4096),
+        ("64 KiB", 65536),
+        ("2^20 B", 2**20),
+        ("1kB", 1000),
+    ],
 )
 def test_sizes_are_read(text: str, value: int) -> None:
     assert parse_size(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "GB", "1 2", "ten", "1.5", "-4", "32 Mib", "1e400", "2^99999", "nan", "inf", "12 GB/s"])
+@pytest.mark.parametrize(
+    "text", ["", "GB", "1 2", "ten", "1.5", "-4", "32 Mib", "1e400", "2^99999", "nan", "inf", "12 GB/s"]
+)
 def test_bad_sizes_are_refused_with_the_text(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_size(text)
