@@ -5,16 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .tables import clean
+
 Corners = npt.NDArray[np.float64]  # (4, 2), in order around the box
 
 _CLEARANCE_POINTS = 3.0  # between a label and the line it belongs to: a small marker on the line fits under it
 _SPARE = 1.04  # text is up to this much wider at another resolution, where hinting rounds differently
+
+
+def drawable(text: object, limit: int = 100) -> str:
+    """The text as the default font can draw it: one line of at most `limit` characters, "?" for a missing glyph."""
+    line = clean(text)
+    shown = "".join(c if c.isascii() or _font().get_char_index(ord(c)) else "?" for c in line[:limit])
+    return shown if len(line) <= limit else f"{shown[: limit - 3]}..."
+
+
+@lru_cache(maxsize=1)
+def _font() -> Any:
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return get_font(findfont(FontProperties()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,7 @@ class Placer:
     def place(self, texts: Sequence[str], spots: Iterable[Spot], **style: Any) -> bool:
         """Draw the first of `texts` (longest first) that fits at one of the spots; False where none does."""
         candidates = list(spots)
+        texts = [drawable(text) for text in texts]
         for crossing_allowed in (False, True):
             for text in texts:
                 width, height = self._size(text, style)

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import io
 import math
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_quantity, format_tick
-from .labels import Placer, Spot
+from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
-from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, describe_recipe, headline, shown_unit
+from .tables import LEVEL_NAMES, Doc, ceiling_name, describe_recipe, headline, shown_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +53,7 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
     _add_legend(ax, points, placer)
     _label_roofs(ax, roofs, placer)
     _label_points(points, placer)
-    device, when, *alarms = headline(doc)
+    device, when, *alarms = map(drawable, headline(doc))
     ax.set_title(f"Roofline: {device}", fontsize=10.5, loc="left", parse_math=False)
     style: dict[str, Any] = {"fontsize": 7.5, "color": _FLAGGED if alarms else "#555555", "parse_math": False}
     ax.annotate("   ".join([when, *alarms]), (0, 0), (0, -40), "axes fraction", textcoords="offset points", **style)
@@ -66,7 +65,10 @@ def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> 
     if not ax.get_legend_handles_labels()[0]:
         return
     for where in ("lower right", "upper left"):
-        box = ax.legend(loc=where, fontsize=7.5, framealpha=0.9).get_window_extent()
+        legend = ax.legend(loc=where, fontsize=7.5, framealpha=0.9)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        box = legend.get_window_extent()
         spots = ax.transData.transform([(p["intensity_flop_per_byte"], p["flop_per_s"]) for _, p in points])
         if not any(box.contains(x, y) for x, y in spots):
             break
@@ -166,7 +168,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
             sweeps[dtype, point.get("level"), point.get("threads")].append(point)
         if point.get("ci95"):
             ax.plot([x, x], point["ci95"], color=colour, linewidth=1.2, zorder=4)
-        label = f"{_KIND_WORDS.get(kind, _kernel(point))} {clean(dtype or '')}".strip()
+        label = f"{_KIND_WORDS.get(kind, _kernel(point))} {drawable(dtype or '', 16)}".strip()
         size = {"mixed": 7.0, "user": 11.0}.get(kind, 6.0)
         edge: dict[str, Any] = (
             {"markeredgecolor": _FLAGGED, "markeredgewidth": 1.8}
@@ -202,7 +204,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
 
 
 def _kernel(point: Doc) -> str:
-    return clean(point["name"]).partition(" ")[0]
+    return drawable(point["name"], 40).partition(" ")[0]
 
 
 def _markers(points: Sequence[tuple[int, Doc]]) -> dict[tuple[str, str], str]:
@@ -262,7 +264,7 @@ def _label_points(points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
                 for ha in ("left", "right", "center")
                 for above, up in ((False, 0.93), (True, 1.07))
             ]
-            placer.place([clean(point["name"])], spots, color=colour_of(point.get("dtype")), fontsize=6.5)
+            placer.place([point["name"]], spots, color=colour_of(point.get("dtype")), fontsize=6.5)
 
 
 # -- figures and files -----------------------------------------------------------------------------------------------
@@ -335,8 +337,7 @@ def _saved(figure: Figure, kind: str, salt: str = "gpumicro", **more: Any) -> by
 
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
-    with rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
+    with rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
         figure.savefig(buffer, format=kind, metadata=metadata, **more)
     return buffer.getvalue()
 
