@@ -19,12 +19,6 @@ def pair(ratio: float, seed: int = 0, clock: dict[str, Any] | None = None, **opt
     return compare(a, b, timer=FakeTimer(seed=seed, **(clock or {})), seed=seed, **options)
 
 
-def test_the_functions_are_not_shadowed_by_their_modules() -> None:
-    import gpumicro.compare  # which would put the module in the function's place
-
-    assert gpumicro.compare is compare
-
-
 @pytest.mark.parametrize("sag", [-0.015, 0.015])
 @pytest.mark.parametrize("sag_time_s", [0.01, 0.1, 1.0])
 def test_equal_works_are_seldom_called_different_under_a_sagging_clock(sag: float, sag_time_s: float) -> None:
