@@ -43,6 +43,8 @@ def test_quantile_interval_has_no_bound_where_there_are_too_few_samples() -> Non
     assert low < estimate
     assert high is None
     assert None not in stats.quantile(x, 0.9)
+    for q in (0.01, 0.25, 0.5, 0.95, 0.99):
+        assert stats.quantile(x[:7], q)[0] == pytest.approx(float(np.quantile(x[:7], q)))
 
 
 @given(SAMPLES, st.floats(0.0, 1e-3), st.floats(0.0, 1e-3))
