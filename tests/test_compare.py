@@ -35,9 +35,9 @@ def test_equal_works_are_seldom_called_different_under_a_changing_clock(clock: d
 
 
 def test_equal_works_are_seldom_called_different_when_the_blocks_are_chosen_by_the_rule() -> None:
-    verdicts = Counter(pair(1.0, seed, {"sag": 0.015, "sag_time_s": 0.1}).verdict for seed in range(100))
-    assert verdicts["faster"] + verdicts["slower"] <= 8
-    assert verdicts["equivalent"] >= 85
+    verdicts = Counter(pair(1.0, seed, {"sag": 0.015, "sag_time_s": 0.1}).verdict for seed in range(60))
+    assert verdicts["faster"] + verdicts["slower"] <= 4
+    assert verdicts["equivalent"] >= 50
 
 
 def test_one_percent_is_found_at_two_percent_noise_and_100_blocks() -> None:
@@ -101,7 +101,7 @@ def test_what_the_clock_cannot_resolve_is_inconclusive() -> None:
     assert "below-resolution" in run.flags
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     ratio=st.floats(0.5, 2.0),
     spread=st.sampled_from([0.0, 0.01]),

@@ -210,7 +210,7 @@ def clipped_mean_location(x: FloatArray, tick: float, confidence: float = 0.95) 
 
 
 def quantile(x: FloatArray, q: float, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
-    """The q-quantile (0 < q < 1) with its order-statistic interval; a bound is None where there are too few samples for it."""
+    """The q-quantile (0 < q < 1) with its order-statistic interval; a bound is None where samples are too few."""
     ordered = np.sort(x)
     low, high, _ = quantile_ranks(len(x), q, confidence)
     return (
