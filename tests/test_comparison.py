@@ -19,32 +19,33 @@ def pair(ratio: float, seed: int = 0, clock: dict[str, Any] | None = None, **opt
     return compare(a, b, timer=FakeTimer(seed=seed, **(clock or {})), seed=seed, **options)
 
 
-@pytest.mark.parametrize("sag", [-0.015, 0.015])
-@pytest.mark.parametrize("sag_time_s", [0.01, 0.1, 1.0])
-def test_equal_works_are_seldom_called_different_under_a_sagging_clock(sag: float, sag_time_s: float) -> None:
-    runs = [pair(1.0, seed, {"sag": sag, "sag_time_s": sag_time_s}, blocks=60, warmup=0) for seed in range(100)]
+@pytest.mark.parametrize(
+    "clock", [{"sag": 0.015, "sag_time_s": 0.02}, {"sag": 0.015, "sag_time_s": 0.2}, {"walk": 0.05}]
+)
+def test_equal_works_are_seldom_called_different_under_a_changing_clock(clock: dict[str, float]) -> None:
+    runs = [pair(1.0, seed, clock, blocks=60, warmup=0) for seed in range(200)]
     false_alarms = sum(not run.ci95[0] <= 1 <= run.ci95[1] for run in runs)
-    assert false_alarms <= 8
+    assert false_alarms <= 16
 
 
 def test_equal_works_are_seldom_called_different_when_the_blocks_are_chosen_by_the_rule() -> None:
-    verdicts = Counter(pair(1.0, seed, {"sag": 0.015, "sag_time_s": 0.1}).verdict for seed in range(100))
-    assert verdicts["faster"] + verdicts["slower"] <= 8
-    assert verdicts["equivalent"] >= 85
+    verdicts = Counter(pair(1.0, seed, {"sag": 0.015, "sag_time_s": 0.1}).verdict for seed in range(60))
+    assert verdicts["faster"] + verdicts["slower"] <= 4
+    assert verdicts["equivalent"] >= 50
 
 
 def test_one_percent_is_found_at_two_percent_noise_and_100_blocks() -> None:
     verdicts = Counter(pair(1.01, seed, blocks=100).verdict for seed in range(200))
     assert verdicts["slower"] >= 180
     assert verdicts["faster"] == 0
-    verdicts = Counter(pair(0.99, 1000 + seed, blocks=100).verdict for seed in range(200))
-    assert verdicts["faster"] >= 180
+    verdicts = Counter(pair(0.99, 1000 + seed, blocks=100).verdict for seed in range(100))
+    assert verdicts["faster"] >= 90
 
 
 def test_the_least_visible_effect_is_found_in_80_of_100() -> None:
     mde = float(np.median([pair(1.0, seed, blocks=100).mde for seed in range(20)]))
-    found = sum(pair(1 + mde, seed, blocks=100).ci95[0] > 1 for seed in range(200))
-    assert 150 <= found <= 185
+    found = sum(pair(1 + mde, seed, blocks=100).ci95[0] > 1 for seed in range(100))
+    assert 72 <= found <= 93
 
 
 def test_need_follows_the_square_of_the_effect() -> None:
@@ -94,7 +95,7 @@ def test_what_the_clock_cannot_resolve_is_inconclusive() -> None:
     assert "below-resolution" in run.flags
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     ratio=st.floats(0.5, 2.0),
     spread=st.sampled_from([0.0, 0.01]),

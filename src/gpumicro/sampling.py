@@ -96,7 +96,7 @@ class Run:
 
     def draw(self, k: int) -> Counts:
         """Runs in each of the next k spans: the batch, stretched by 0 to 20% lest it lock to some other period."""
-        return self.batch + self.rng.integers(0, self.batch // 5 + 1, size=k)
+        return self.batch + (self.rng.random(k) * (self.batch // 5 + 1)).astype(np.int64)
 
     def time(self, counts: Counts) -> FloatArray:
         """The spans of so many runs each, in seconds."""
@@ -262,7 +262,7 @@ class Run:
             flags=tuple(name for name, raised in flags.items() if raised),
             warmup=tuple(self.windows),
             min_s=float(values.min()),
-            p95_s=float(np.quantile(values, 0.95)),
+            p95_s=stats.quantile(values, 0.95)[0],
             cv=float(values.std(ddof=1)) / mean if mean > 0 and self.n > 1 else None,
             autocorrelation=stats.autocorrelation(values),
             tau=location.dependence.tau,

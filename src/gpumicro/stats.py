@@ -82,6 +82,13 @@ def median(x: FloatArray) -> float:
     return float(ordered[(len(x) - 1) // 2] + ordered[len(x) // 2]) / 2
 
 
+def _between(ordered: FloatArray, q: float) -> float:
+    """The q-quantile of ordered samples, interpolated."""
+    place, part = divmod(q * (len(ordered) - 1), 1.0)
+    low = int(place)
+    return float(ordered[low]) + part * float(ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
+
+
 def mad(x: FloatArray) -> float:
     """Median absolute deviation from the median (not scaled to a standard deviation)."""
     return median(np.abs(x - median(x)))
@@ -153,9 +160,10 @@ class Location:
 
     def widened(self, tick: float, baseline: float) -> Location:
         """With the subtracted baseline's half-width in quadrature, plus `tick`, the error of a reading."""
-        low = self.estimate - math.hypot(self.estimate - self.low, baseline) - tick
-        high = self.estimate + math.hypot(self.high - self.estimate, baseline) + tick
-        return replace(self, low=low, high=high).at_least(LEAST_WIDTH * abs(self.estimate) or 1e-18)
+        least = LEAST_WIDTH * abs(self.estimate) or 1e-18
+        below = max(math.hypot(self.estimate - self.low, baseline) + tick, least)
+        above = max(math.hypot(self.high - self.estimate, baseline) + tick, least)
+        return replace(self, low=self.estimate - below, high=self.estimate + above)
 
     def at_least(self, half: float) -> Location:
         """With an interval that reaches at least `half` to both sides."""
@@ -202,11 +210,11 @@ def clipped_mean_location(x: FloatArray, tick: float, confidence: float = 0.95) 
 
 
 def quantile(x: FloatArray, q: float, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
-    """The q-quantile with its order-statistic interval; a bound is None where there are too few samples for it."""
+    """The q-quantile (0 < q < 1) with its order-statistic interval; a bound is None where samples are too few."""
     ordered = np.sort(x)
     low, high, _ = quantile_ranks(len(x), q, confidence)
     return (
-        float(np.quantile(ordered, q)),
+        _between(ordered, q),
         float(ordered[low - 1]) if low >= 1 else None,
         float(ordered[high - 1]) if high <= len(x) else None,
     )
@@ -260,7 +268,8 @@ def modes(x: FloatArray, tick: float) -> Modes | None:
 
 def outliers(x: FloatArray) -> tuple[int, int]:
     """Tukey's counts: samples further than 1.5 and than 3 interquartile ranges outside the quartiles."""
-    low, high = np.quantile(x, [0.25, 0.75])
+    ordered = np.sort(x)
+    low, high = _between(ordered, 0.25), _between(ordered, 0.75)
     away = np.maximum(low - x, x - high)
     return int(np.count_nonzero(away > 1.5 * (high - low))), int(np.count_nonzero(away > 3 * (high - low)))
 
