@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import subprocess
 import sys
@@ -165,12 +166,23 @@ def test_no_gap_no_picture_of_it(doc: dict[str, Any]) -> None:
     assert len(plot.report_figure(doc).axes) == 1
 
 
-def test_drawing_leaves_pyplot_alone() -> None:
+def test_drawing_leaves_pyplot_alone_and_needs_no_home() -> None:
     code = (
         "import sys; from gpumicro import result; from gpumicro.report import plot; "
         f"plot.to_png(result.read({str(GOLDEN)!r})); assert 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    bare = {"PATH": os.environ.get("PATH", ""), "HOME": "/proc/none", "LC_ALL": "C"}
+    ran = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, check=True, timeout=120)
+    assert ran.stderr == b""
+
+
+def test_figures_that_no_axis_can_hold_are_left_out(doc: dict[str, Any]) -> None:
+    doc["points"][3]["intensity_flop_per_byte"] = doc["ceilings"][5]["spec"] = 1e300
+    doc["ceilings"][0]["achieved"] = 1e-300
+    ax = _axes(plot.roofline_figure(doc))
+    drawn = {line.get_gid() for line in ax.lines}
+    assert not drawn & {"point-3", "spec-5", "ceiling-0"}
+    assert {"point-2", "ceiling-5", "ceiling-1"} <= drawn
 
 
 def test_colours_are_apart_for_every_eye() -> None:

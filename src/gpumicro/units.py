@@ -168,6 +168,8 @@ def format_count(count: float) -> str:
 def format_fraction(fraction: float, digits: int = 3) -> str:
     """0.934 as `93.4%`; never `100%` or above for a fraction that is below one, nor the other way round."""
     percent = 100 * fraction
+    if not math.isfinite(percent):
+        return "-"
     places = 0 if not percent else max(0, digits - 1 - math.floor(math.log10(abs(percent))))
     text = f"{percent:.{min(places, 2)}f}"
     if (float(text) >= 100) != (percent >= 100):

@@ -42,10 +42,24 @@ def colour_of(dtype: str | None) -> str:
     return DTYPE_COLOURS.get(dtype or "", _OTHER_DTYPE)
 
 
+def _ink(colour: str) -> tuple[float, float, float]:
+    """The colour darkened until small text in it reads well on white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.65 * red, 0.65 * green, 0.65 * blue
+
+
 def draw_roofline(doc: Doc, ax: Axes) -> Axes:
     """The log-log roofline of one document: x in FLOP/B, y in FLOP/s. The axes' position should be final."""
-    roofs = [(i, c) for i, c in enumerate(doc["ceilings"]) if c.get("scope", "roof") == "roof" and c["achieved"]]
-    points = [(i, p) for i, p in enumerate(doc["points"]) if p["intensity_flop_per_byte"] and p["flop_per_s"]]
+    roofs = [
+        (i, c) for i, c in enumerate(doc["ceilings"]) if c.get("scope", "roof") == "roof" and _drawable(c["achieved"])
+    ]
+    points = [
+        (i, p)
+        for i, p in enumerate(doc["points"])
+        if _drawable(p["intensity_flop_per_byte"]) and _drawable(p["flop_per_s"])
+    ]
     _set_axes(ax, roofs, points)
     placer = Placer(ax)
     _draw_roofs(ax, roofs, placer)
@@ -75,6 +89,11 @@ def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> 
     placer.avoid_box(box)
 
 
+def _drawable(value: float | None) -> bool:
+    """Whether a logarithmic axis can hold it: a file may say anything."""
+    return value is not None and 1e-30 < value < 1e30
+
+
 def _memory(roofs: Sequence[tuple[int, Doc]]) -> list[tuple[int, Doc]]:
     return [(i, c) for i, c in roofs if c["kind"] == "memory"]
 
@@ -87,7 +106,7 @@ def _set_axes(ax: Axes, roofs: Sequence[tuple[int, Doc]], points: Sequence[tuple
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     memory = [c["achieved"] for _, c in _memory(roofs)]
-    arithmetic = [value for _, c in _arithmetic(roofs) for value in (c["achieved"], c["spec"]) if value]
+    arithmetic = [value for _, c in _arithmetic(roofs) for value in (c["achieved"], c["spec"]) if _drawable(value)]
     intensities = [p["intensity_flop_per_byte"] for _, p in points]
     ridges = [top / bandwidth for top in arithmetic for bandwidth in memory]
     x0, x1 = min([1 / 16, *intensities, *ridges]) / 1.6, max([64, *intensities, *(2 * ridge for ridge in ridges)]) * 1.6
@@ -118,7 +137,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
     for index, ceiling in roofs:
         colour = _roof_colour(ceiling)
         for value, kind in ((ceiling["achieved"], "ceiling"), (ceiling["spec"], "spec")):
-            if not value:
+            if not _drawable(value):
                 continue
             xs, ys = _roof_line(ax, roofs, ceiling, value)
             style: dict[str, Any] = (
@@ -127,7 +146,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
                 else {"linestyle": (0, (5, 3)), "linewidth": 1.0}
             )
             ax.plot(xs, ys, color=colour, zorder=2, solid_capstyle="butt", **style)
-            ax.plot(xs, ys, color=colour, alpha=0, linewidth=_HIT_WIDTH, zorder=1.5, gid=f"{kind}-{index}")
+            ax.plot(xs, ys, color=colour, alpha=0, linewidth=_HIT_WIDTH, zorder=2.5, gid=f"{kind}-{index}")
             placer.avoid_line(xs, ys)
         if ceiling["ci95"]:
             (xs, low), (_, high) = (_roof_line(ax, roofs, ceiling, end, ceiling["achieved"]) for end in ceiling["ci95"])
@@ -225,7 +244,7 @@ def _label_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> 
         measured = f"{ceiling_name(ceiling)} {format_quantity(achieved, unit, ceiling['ci95'])}"
         texts = [f"{measured} ({recipe})", measured] if recipe else [measured]
         labels = [(achieved, texts)]
-        if spec:
+        if _drawable(spec):
             # two lines that nearly touch share one label, on the upper of them
             said = f"spec {format_quantity(spec, unit)}"
             close = max(spec, achieved) / min(spec, achieved) < _CLOSE
@@ -236,7 +255,7 @@ def _label_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> 
             )
         for value, variants in labels:
             xs, ys = _roof_line(ax, roofs, ceiling, value)
-            placer.place(variants, _spots(ax, ceiling, xs, ys), color=_roof_colour(ceiling), **_LABEL)
+            placer.place(variants, _spots(ax, ceiling, xs, ys), color=_ink(_roof_colour(ceiling)), **_LABEL)
 
 
 def _spots(ax: Axes, ceiling: Doc, xs: Sequence[float], ys: Sequence[float]) -> Iterator[Spot]:
@@ -264,7 +283,7 @@ def _label_points(points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
                 for ha in ("left", "right", "center")
                 for above, up in ((False, 0.93), (True, 1.07))
             ]
-            placer.place([point["name"]], spots, color=colour_of(point.get("dtype")), fontsize=6.5)
+            placer.place([point["name"]], spots, color=_ink(colour_of(point.get("dtype"))), fontsize=6.5)
 
 
 # -- figures and files -----------------------------------------------------------------------------------------------
@@ -308,7 +327,21 @@ def _add_gaps(doc: Doc, figure: Figure, heights: Sequence[float], top: float) ->
         draw_gap(doc, figure.add_axes((0.115, top / total, 0.87, (height - 0.35) / total)), index)
 
 
+def _import_quietly() -> None:
+    """matplotlib logs a complaint about a home it cannot write to, which is none of the reader's business."""
+    import logging
+
+    log = logging.getLogger("matplotlib")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        import matplotlib.font_manager  # noqa: F401
+    finally:
+        log.setLevel(level)
+
+
 def _figure(width: float, height: float) -> Figure:
+    _import_quietly()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
