@@ -24,8 +24,9 @@ void Finding::look(std::int64_t at, long double want, long double have, long dou
 void Finding::merge(const Finding& other) {
     if (other.elements == 0) return;
     elements += other.elements;
-    const bool replace = !other.passed ? (passed || other.index < index)
-                                       : passed && other.bound > 0 && (bound == 0 || other.worst * bound > worst * other.bound);
+    const bool replace = !other.passed
+                             ? (passed || other.index < index)
+                             : passed && other.bound > 0 && (bound == 0 || other.worst * bound > worst * other.bound);
     if (!replace) return;
     const std::int64_t all = elements;
     *this = other;

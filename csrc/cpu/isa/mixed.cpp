@@ -13,13 +13,19 @@ struct State {
     Vec<std::int32_t> checksum;  // XOR of all bits loaded: proves each load, and costs no floating-point operation
 };
 
-// Few FMAs: a group of 8 vectors gets `Fma` of them, spread evenly; FMA number f uses vector f * 8 / Fma, chain f % 8.
+// Few FMAs: a group of 8 vectors gets `Fma` of them, spread evenly; FMA number f goes to chain f % 8.
 template <class T, int Fma>
 GM_INLINE void sparse_group(const T* x, Vec<T> a, State<T>& s) {
+    constexpr int every = Fma < 8 ? 8 / Fma : 1;  // each `every`-th vector is used ...
+    constexpr int times = Fma < 8 ? 1 : Fma / 8;  // ... so often
     GM_UNROLL for (int u = 0; u < 8; ++u) {
         const Vec<T> v = load(x + u * kLanes<T>);
         s.checksum ^= (Vec<std::int32_t>)v;
-        GM_UNROLL for (int f = u * Fma / 8; f < (u + 1) * Fma / 8; ++f) s.acc[f % kChains] = a * s.acc[f % kChains] + v;
+        if (u % every != every - 1) continue;
+        GM_UNROLL for (int t = 0; t < times; ++t) {
+            Vec<T>& acc = s.acc[(u / every * times + t) % kChains];
+            acc = a * acc + v;
+        }
     }
 }
 

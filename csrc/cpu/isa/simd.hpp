@@ -12,8 +12,10 @@
 #define GM_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)
 #define GM_UNROLL _Pragma("clang loop unroll(full)")
+#define GM_UNROLL_4 _Pragma("clang loop unroll_count(4)")
 #else
 #define GM_UNROLL _Pragma("GCC unroll 64")
+#define GM_UNROLL_4 _Pragma("GCC unroll 4")
 #endif
 
 // Vector registers: 32 on AVX-512 and Arm, 16 on SSE2 and AVX2.
