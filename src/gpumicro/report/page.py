@@ -38,6 +38,7 @@ from .tables import (
 )
 
 _E = html.escape
+AFTER_THE_GAP = ("latency", "sustained")  # tables that the roofline does not rest on
 
 
 def to_html(doc: Doc) -> str:
@@ -77,14 +78,10 @@ def _body(doc: Doc) -> Iterator[str]:
         plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
     )
     yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
-    made = {table.key: table for table in all_tables(doc)}
-    for key in ("ceilings", "ridge", "points"):
-        if key in made:
-            yield _table(made[key])
+    made = list(all_tables(doc))
+    yield from (_table(table) for table in made if table.key not in AFTER_THE_GAP)
     yield from _gap_section(doc)
-    for key in ("latency", "sustained"):
-        if key in made:
-            yield _table(made[key])
+    yield from (_table(table) for table in made if table.key in AFTER_THE_GAP)
     yield from _section("Not measured", unmeasured(doc))
     yield from _section("Verdicts and notes", remarks(doc))
     words = flag_words(doc)

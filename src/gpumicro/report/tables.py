@@ -24,6 +24,7 @@ FLAG_WORDS: Mapping[str, str] = {
     "not-steady": "the times had not settled when the warm-up limit was reached",
     "throttled": "the clock was held down by a power or thermal limit",
     "below-resolution": "too short for the timer to resolve",
+    "unstable": "came out more than 5% different when it was measured again at the end of the run",
     "above-ceiling": "above the measured ceiling by more than both intervals: either the footprint fits a nearer "
     "cache, the operations are counted wrongly, or the ceiling's kernel is not the best one",
     "above-spec": "above the spec peak: either the spec or the count is wrong",
@@ -31,6 +32,7 @@ FLAG_WORDS: Mapping[str, str] = {
     "launch-bound": "most of the time is the cost of starting the work",
     "cache-resident": "the data fits into a nearer cache, so this is not a figure of that memory",
 }
+SUSPICIOUS = frozenset({"above-ceiling", "above-spec", "impossible", "launch-bound", "cache-resident"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def describe_recipe(ceiling: Doc) -> str:
 
 
 def ceilings_table(doc: Doc) -> Table:
-    """Every ceiling with its interval and spec peak; the alternatives stand in the remarks."""
+    """Every ceiling with its interval and spec peak; other recipes of an arithmetic peak stand in the remarks."""
     rows, others = [], []
     reasons: dict[str, list[str]] = {}
     for ceiling in doc["ceilings"]:
@@ -140,7 +142,8 @@ def ceilings_table(doc: Doc) -> Table:
                 flags,
             )
         )
-        others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
+        if ceiling["kind"] == "arithmetic":  # those of memory have tables of their own
+            others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
     unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
     columns = _columns("ceiling", "/recipe", ">achieved", ">95% interval", ">spec peak", ">of spec", "/flags")
     return Table("ceilings", "Ceilings", columns, tuple(rows), (*unknown, *others)).without_empty()
@@ -163,9 +166,14 @@ def ridge_table(doc: Doc) -> Table:
 
 
 def points_table(doc: Doc) -> Table:
-    """Every point against what it could attain at its intensity."""
+    """Points against what they could attain at their intensity; of the stream kernels only those that are flagged.
+
+    A stream kernel is its level's bandwidth over again, which has a table of its own.
+    """
     rows = []
     for point in doc["points"]:
+        if point.get("kind") == "stream" and not set(point["flags"]) & SUSPICIOUS:
+            continue
         unit = shown_unit("FLOP/s", point.get("dtype"))
         value, ci95 = point["flop_per_s"], point.get("ci95")
         bound = point["bound_by"]
@@ -315,5 +323,7 @@ def remarks(doc: Doc) -> list[str]:
 
 def all_tables(doc: Doc) -> Iterable[Table]:
     """The tables that have rows, in the order of a report."""
-    made = (ceilings_table(doc), ridge_table(doc), points_table(doc), latency_table(doc), sustained_table(doc))
-    return (table for table in made if table.rows)
+    from .bandwidth import bandwidth_tables
+
+    made = (ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc))
+    return (table for table in (*made, sustained_table(doc)) if table.rows)
