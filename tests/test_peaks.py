@@ -345,6 +345,20 @@ def test_flop_per_cycle_of_known_cores(device: Device, float64: float, float64_a
     assert spec.source
 
 
+@pytest.mark.parametrize(
+    ("facts", "float64"),
+    [
+        ({"vendor_id": "AuthenticAMD", "cpu_family": "25", "model": "1"}, 16),
+        ({"cpu_implementer": "0x41", "cpu_part": "0xd40"}, 16),
+        ({"cpu_implementer": "0x41", "cpu_part": "0xd0c"}, 8),
+    ],
+)
+def test_facts_may_be_the_texts_of_cpuinfo(facts: dict[str, str], float64: float) -> None:
+    isa = ("avx2", "fma") if "vendor_id" in facts else ("asimd",)
+    device = replace(_cpu("", 0, 0, *isa), facts=facts)
+    assert peaks.cpu_spec(device).peak("float64").flop_per_cycle.value == float64
+
+
 def test_dot_products_need_the_instruction_and_a_source() -> None:
     zen4 = peaks.cpu_spec(_cpu("AuthenticAMD", 0x19, 0x11, "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni"))
     assert zen4.peak("bf16").flop_per_cycle.value == 64

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RECIPES = ("fma", "fma_add")
 # an instruction set that the CPU must report -> widest vector it gives in bits
 _WIDTHS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("neon", 128), ("asimd", 128), ("sse2", 128))
+_ARMV8 = 8  # the family that Arm's cpuinfo gives every 64-bit core
 _DOTS = {"bfloat16": ("bf16_dot", ("avx512_bf16", "avx_ne_convert_bf16", "bf16")),
          "int8": ("int8_dot", ("avx512_vnni", "avx_vnni", "asimddp", "dotprod"))}  # fmt: skip
 
@@ -132,9 +133,11 @@ def _table() -> Sequence[Mapping[str, Any]]:
 def _core_of(device: Device) -> Mapping[str, Any] | None:
     """The table entry for who the CPU says it is: the device's own facts, else /proc/cpuinfo of this machine."""
     facts: Mapping[str, Any] = device.facts
-    vendor, family, model = (
-        _first(facts, *keys) for keys in (("vendor", "vendor_id"), ("family", "cpu_family"), ("model",))
-    )
+    vendor = _first(facts, "vendor", "vendor_id", "cpu_implementer")
+    family = _number(_first(facts, "family", "cpu_family", "cpu_architecture"))
+    model = _number(_first(facts, "cpu_part", "model"))
+    if family is None and "cpu_part" in facts:
+        family = _ARMV8
     if vendor is None or family is None or model is None:
         here = cpu_identity()
         vendor, family, model = here["vendor"], here["family"], here["model"]
@@ -148,6 +151,14 @@ def _core_of(device: Device) -> Mapping[str, Any] | None:
 
 def _first(facts: Mapping[str, Any], *keys: str) -> Any:
     return next((facts[key] for key in keys if facts.get(key) is not None), None)
+
+
+def _number(value: Any) -> int | None:
+    """An integer, also from the text that /proc/cpuinfo has ("25", "0xd40")."""
+    try:
+        return int(value, 0) if isinstance(value, str) else None if value is None else int(value)
+    except ValueError:
+        return None
 
 
 def _user_cpu(device: Device, user: UserSpecs | None) -> UserCpu | None:
@@ -181,8 +192,9 @@ def _clock(device: Device, clock_hz: float | None, own: UserCpu | None) -> Facto
             device.clock_max_hz,
             "cpuinfo_max_freq: the highest clock of one core, which all cores together may not hold",
         )
-    hidden = "virtual machine: maximum clock hidden" if device.virtual else "maximum clock not reported"
-    return Factor(None, device.why.get("clock_max_hz", hidden))
+    if device.virtual:
+        return Factor(None, "virtual machine: maximum clock hidden")
+    return Factor(None, device.why.get("clock_max_hz", "maximum clock not reported"))
 
 
 def _width(device: Device, core: Mapping[str, Any] | None) -> Factor:
