@@ -179,7 +179,18 @@ def test_a_reader_that_leaves_does_not_make_a_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
+HELP_IN_PROCESS = """
+import runpy, sys
+sys.argv = ["gpumicro", "--help"]
+try:
+    runpy.run_module("gpumicro", run_name="__main__")
+except SystemExit:
+    print([m for m in ("numpy", "matplotlib", "rich", "fastjsonschema") if m in sys.modules])
+"""
+
+
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, runpy; sys.argv = ['gpumicro', '--help']\ntry: runpy.run_module('gpumicro', run_name='__main__')\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'matplotlib', 'rich', 'fastjsonschema') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", HELP_IN_PROCESS], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stdout.splitlines()[-1] == "[]"

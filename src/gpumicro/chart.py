@@ -82,11 +82,11 @@ class Roofline:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the log-log roofline into `ax`, or into a new figure; returns the axes."""
-        from .report.plot import draw_roofline, new_axes
+        from .report.plot import draw_roofline, roofline_figure
 
-        ax = ax if ax is not None else new_axes()
-        draw_roofline(self.document, ax)
-        return ax
+        if ax is None:
+            return roofline_figure(self.document).axes[0]
+        return draw_roofline(self.document, ax)
 
     def to_json(self) -> str:
         """The result document as JSON text."""
@@ -105,9 +105,13 @@ class Roofline:
             write_report(self.document, path)
 
     def _repr_html_(self) -> str:
-        from .report.page import fragment
+        from base64 import b64encode
 
-        return fragment(self.document)
+        from .report.page import to_html
+
+        # In a frame of its own: the page's style and script must not meet the notebook's.
+        page = b64encode(to_html(self.document).encode()).decode()
+        return f'<iframe src="data:text/html;base64,{page}" width="100%" height="900" style="border:0"></iframe>'
 
 
 def roofline(

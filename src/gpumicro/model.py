@@ -58,7 +58,7 @@ def rate(record: Record) -> Interval | None:
     """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
     key = "bandwidth_bytes_per_s" if record["family"] == "stream" else "flop_per_s"
     figure = record.get(key)
-    return Interval.of(figure) if resolved(figure) else None
+    return Interval.of(figure) if figure and resolved(figure) else None
 
 
 def resolved(figure: Mapping[str, Any] | None) -> bool:

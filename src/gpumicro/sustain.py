@@ -67,7 +67,10 @@ def sustain(work: Any, seconds: float, work_per_run: int, ceiling: str, timer: T
     timer = timer or default_timer()
     once_s = float(timer.sample(work, np.ones(3, np.int64)).min())
     per_window = np.array([max(1, round(WINDOW_S / once_s))], np.int64)
-    t_s, value, clock, power = [], [], [], []
+    t_s: list[float] = []
+    value: list[float] = []
+    clock: list[float | None] = []
+    power: list[float | None] = []
     begin, energy = timer.now(), _read_number(RAPL)
     while not t_s or t_s[-1] < seconds:
         span_s = float(timer.sample(work, per_window)[0])

@@ -273,7 +273,7 @@ def current_affinity() -> set[int]:
 
 
 def _number_or_name(text: str) -> int | str:
-    """"25" and "0x19" as numbers, a name as it is."""
+    """ "25" and "0x19" as numbers, a name as it is."""
     try:
         return int(text, 0)
     except ValueError:

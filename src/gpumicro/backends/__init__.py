@@ -68,7 +68,8 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
     kind, _, index = device.partition(":")
     if device != "auto" and not (device == "cpu" or (kind == "cuda" and (not index or index.isdigit()))):
         raise UsageError(f"no device is named {device!r}; there are cpu, cuda:0, cuda:1 ..., all")
-    names, skipped = BACKENDS if _asked(backend) == "auto" else (_asked(backend),), []
+    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
+    skipped: list[tuple[str, str]] = []
     for name in names:
         candidate = get(name)
         can = candidate.availability()
@@ -81,7 +82,8 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
 
 
 def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
-    names, skipped = BACKENDS if _asked(backend) == "auto" else (_asked(backend),), []
+    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
+    skipped: list[tuple[str, str]] = []
     chosen: dict[str, tuple[Backend, Device]] = {}
     for name in names:
         candidate = get(name)

@@ -1,4 +1,4 @@
-"""Every stream kernel at every memory level: the figures behind the memory ceilings, as one table a dtype and threads."""
+"""Every stream kernel at every memory level: the figures behind the memory ceilings, a table a dtype and threads."""
 
 from __future__ import annotations
 
