@@ -26,5 +26,5 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def native(session: nox.Session) -> None:
     """Run the native tests under ASan and UBSan."""
-    session.install("pybind11")
-    session.run("bash", "tests/native/run_sanitized.sh", session.create_tmp(), external=True)
+    session.install("pybind11", "cmake")
+    session.run(".ci/sanitize", f"{session.create_tmp()}/build", external=True)

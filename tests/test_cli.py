@@ -107,7 +107,7 @@ def test_wrong_use_ends_at_once_with_a_sentence(arguments: list[str], code: int,
         ("{}", "schema"),
         ('{"schema": "gpumicro/2"}', "gpumicro/2"),
         ('{"schema": "gpumicro/1", "x": NaN}', "NaN"),
-        ("", "line 1"),
+        ("", "empty"),
     ],
 )
 def test_a_broken_result_file_names_the_place_and_overwrites_nothing(tmp_path: Path, text: str, says: str) -> None:
@@ -116,7 +116,7 @@ def test_a_broken_result_file_names_the_place_and_overwrites_nothing(tmp_path: P
     done = run("report", "bad.json", "-o", "keep.md", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert "bad.json" in done.stderr
-    assert says in done.stderr
+    assert says.lower() in done.stderr.lower()
     assert (tmp_path / "keep.md").read_text(encoding="utf-8") == "mine"
 
 

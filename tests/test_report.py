@@ -169,6 +169,7 @@ def test_every_flag_of_the_vocabulary_has_words() -> None:
         "target-missed",
         "not-steady",
         "throttled",
+        "unstable",
         "below-resolution",
         "above-ceiling",
         "above-spec",

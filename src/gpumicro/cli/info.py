@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-@click.command("info")
+@click.command("info", short_help="Say what can run here, and why the rest cannot.")
 def command() -> None:
     """Say what can run here and why the rest cannot, with the device's facts and the timers' ticks."""
     from rich.console import Console

@@ -53,7 +53,7 @@ def _write(document: dict[str, Any], output: str | None, reports: dict[str, str 
             console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-@click.command("roofline")
+@click.command("roofline", short_help="Measure ceilings and see what stands where under them.")
 @click.option(
     "--device", default="auto", metavar="cpu|cuda:N|all", help="What to measure. [default: the first that can run]"
 )
@@ -98,9 +98,9 @@ def command(
     """Measure ceilings of memory and arithmetic, and where GEMM and STREAM stand under them.
 
     \b
-    gpumicro roofline                                   the table
-    gpumicro roofline -o r.json --html r.html           keep the result, make a page
-    gpumicro roofline --quick --dtype float32           less, sooner
+    gpumicro roofline                           the table, in about a minute
+    gpumicro roofline -o r.json --html r.html   keep the result, make a page
+    gpumicro roofline --quick --dtype float32   less, sooner
     """
     from rich.console import Console
 
