@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# name -> module that defines it; the one list of what is public
+# name -> module that defines it; the one list of what is public. No module may bear a public name: importing the
+# submodule would put it in the name's place.
 _PUBLIC = {
-    "Comparison": "compare",
+    "Comparison": "comparison",
     "Measurement": "measure",
     "Policy": "measure",
-    "compare": "compare",
+    "compare": "comparison",
     "time_kernel": "measure",
     "FakeTimer": "timers",
     "FakeWork": "timers",
@@ -26,20 +27,20 @@ _PUBLIC = {
     "KernelSpec": "spec",
     "CATALOGUE": "kernels",
     "prepare": "backends",
-    "Roofline": "roofline",
-    "roofline": "roofline",
+    "Roofline": "chart",
+    "roofline": "chart",
     "GpumicroError": "errors",
 }
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 if TYPE_CHECKING:
     from .backends import prepare
-    from .compare import Comparison, compare
+    from .chart import Roofline, roofline
+    from .comparison import Comparison, compare
     from .device import Device
     from .errors import GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
-    from .roofline import Roofline, roofline
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 

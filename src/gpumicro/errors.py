@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist: what was wrong, and the nearest names that do."""
+    from difflib import get_close_matches
+
+    names = list(dict.fromkeys(known))
+    nearest = get_close_matches(name, names, n=3, cutoff=0.4) or names
+    lead = "did you mean" if nearest is not names else "known are"
+    return f"unknown {kind} {name!r}; {lead} {', '.join(nearest)}{'?' if nearest is not names else ''}"
+
 
 class GpumicroError(Exception):
     """The root. `exit_code` is what the command line ends with when this reaches it."""

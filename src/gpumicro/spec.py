@@ -54,7 +54,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How it is run: number of threads (1 on a GPU), the variant of the kernel, and the CPUs or None for the default."""
+    """How it is run: number of threads (1 on a GPU), variant of the kernel, and the CPUs (None: the default)."""
 
     threads: int = 1
     variant: str = ""

@@ -195,6 +195,14 @@ def current_affinity() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
+def _number_or_name(text: str) -> int | str:
+    """ "25" and "0x19" as numbers, a name as it is."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        return text
+
+
 def discover(root: Path = Path("/"), affinity: Iterable[int] | None = None, *, use_cpuid: bool = True) -> Device:
     """The CPU that this process may use. `affinity`: its logical CPUs; the calling thread's own on the real root."""
     why: dict[str, str] = {}
@@ -209,7 +217,7 @@ def discover(root: Path = Path("/"), affinity: Iterable[int] | None = None, *, u
     found = cores(root, cpus)
     for key in ("vendor_id", "cpu family", "model", "stepping", "microcode", "CPU implementer", "CPU part"):
         if key in first:
-            facts[key.replace(" ", "_").lower()] = first[key]
+            facts[key.replace(" ", "_").lower()] = _number_or_name(first[key])
     online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online") or "")
     facts["cpus_online"] = len(online) or None
     facts["smt"] = max((len(core.cpus) for core in found), default=1)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
+from ..device import Device
 from ..errors import BackendUnavailable, UsageError
 from ..kernels import find, nearest
 from ..spec import DTYPE_ALIASES, Execution, OperandClass, Problem
 from .base import Availability, Backend, Check, Prepared
 
-__all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "select"]
+__all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "resolve", "select"]
 
 # name -> module and class, loaded on first use; the first usable one is the default
-_ENTRIES = {"cpu": ("cpu", "CpuBackend")}
+_ENTRIES = {
+    "cuda": ("absent", "Cuda"),
+    "cupy": ("absent", "Cupy"),
+    "numba": ("absent", "Numba"),
+    "cpu": ("cpu", "CpuBackend"),
+}
 BACKENDS = tuple(_ENTRIES)
 
 _loaded: dict[str, Backend] = {}
@@ -36,8 +42,7 @@ def select(name: str = "auto") -> tuple[Backend, list[tuple[str, str]]]:
     "auto" is $GPUMICRO_BACKEND, else the first usable one. Raises BackendUnavailable where the one asked for, or
     any, cannot run here.
     """
-    if name == "auto":
-        name = os.environ.get("GPUMICRO_BACKEND", "auto")
+    name = _asked(name)
     skipped: list[tuple[str, str]] = []
     for candidate in BACKENDS if name == "auto" else (name,):
         backend = get(candidate)
@@ -49,6 +54,52 @@ def select(name: str = "auto") -> tuple[Backend, list[tuple[str, str]]]:
         skipped.append((candidate, can.reason))
     reasons = "; ".join(f"{candidate}: {reason}" for candidate, reason in skipped)
     raise BackendUnavailable(f"no backend can run here ({reasons})")
+
+
+def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
+    """What `--device` and `--backend` mean here: (backend, device) pairs, and the backends passed over with reasons.
+
+    `device` is "auto" (the chosen backend's first), "all" (every device once, by the first backend that can run it),
+    or a device's id: "cpu", "cuda:1". Raises UsageError for what does not exist, BackendUnavailable for what is known
+    but cannot run here.
+    """
+    if device == "all":
+        return _all_devices(backend)
+    kind, _, index = device.partition(":")
+    if device != "auto" and not (device == "cpu" or (kind == "cuda" and (not index or index.isdigit()))):
+        raise UsageError(f"no device is named {device!r}; there are cpu, cuda:0, cuda:1 ..., all")
+    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
+    skipped: list[tuple[str, str]] = []
+    for name in names:
+        candidate = get(name)
+        can = candidate.availability()
+        found = [one for one in candidate.devices() if can and device in ("auto", one.id, one.kind)] if can else []
+        if found:
+            return [(candidate, found[0])], skipped
+        skipped.append((name, can.reason or f"it has no device {device!r}"))
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
+    raise BackendUnavailable(f"{'no device' if device == 'auto' else f'device {device!r}'} can run here ({reasons})")
+
+
+def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
+    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
+    skipped: list[tuple[str, str]] = []
+    chosen: dict[str, tuple[Backend, Device]] = {}
+    for name in names:
+        candidate = get(name)
+        can = candidate.availability()
+        if not can:
+            skipped.append((name, can.reason))
+        for one in candidate.devices() if can else ():
+            chosen.setdefault(one.id, (candidate, one))
+    if not chosen:
+        raise BackendUnavailable(f"no device can run here ({'; '.join(f'{n}: {r}' for n, r in skipped)})")
+    return list(chosen.values()), skipped
+
+
+def _asked(name: str) -> str:
+    """ "auto" may be decided by the environment."""
+    return os.environ.get("GPUMICRO_BACKEND", "auto") if name == "auto" else name
 
 
 def prepare(

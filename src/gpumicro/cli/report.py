@@ -1,0 +1,75 @@
+"""`gpumicro report RESULT.json`: every format from the file alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..report import Format
+    from ..result import Document
+
+
+@click.command("report")
+@click.argument("result", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="FORMAT",
+    help="console, md, csv, png, svg or html (default: console).",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write here; the extension says the format unless -f does. - is stdout."
+)
+@click.option("--html", metavar="FILE", help="Also write the page.")
+@click.option("--plot", metavar="FILE", help="Also write the picture, .png or .svg.")
+@click.option("--md", metavar="FILE", help="Also write Markdown.")
+@click.option("--csv", metavar="FILE", help="Also write CSV.")
+def command(
+    result: Path,
+    formats: tuple[str, ...],
+    output: str | None,
+    html: str | None,
+    plot: str | None,
+    md: str | None,
+    csv: str | None,
+) -> None:
+    """Show RESULT.json, or write it as a report. - is stdin."""
+    from .. import report
+    from ..result import check_writable, read, replace_file
+
+    if plot and report.format_for(plot) not in (report.FORMATS["png"], report.FORMATS["svg"]):
+        raise UsageError(f"--plot takes a .png or .svg file, not {plot!r}")
+    if len(formats) > 1 and output:
+        raise UsageError("-o takes one format; give the others their own options")
+    targets = [(path, report.find_format(name)) for path, name in ((html, "html"), (md, "md"), (csv, "csv")) if path]
+    targets += [(plot, report.format_for(plot))] if plot else []
+    if output and output != "-":
+        targets.append((output, report.find_format(formats[0]) if formats else report.format_for(output)))
+    for path, _ in targets:
+        check_writable(path)
+    doc = read(result)
+    for path, chosen in targets:
+        replace_file(path, chosen.render(doc))
+        click.echo(f"wrote {path}", err=True)
+    if not targets or output == "-" or (formats and not output):
+        for name in formats or ("console",):
+            _show(report.find_format(name), name, doc)
+
+
+def _show(chosen: Format, name: str, doc: Document) -> None:
+    if name == "console":
+        from rich.console import Console
+
+        from ..report.console import print_report
+
+        print_report(doc, Console())
+        return
+    sys.stdout.buffer.write(chosen.render(doc))

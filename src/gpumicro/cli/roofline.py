@@ -1,0 +1,131 @@
+"""`gpumicro roofline`: measure, show, write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..survey import Progress, Survey
+
+REPORTS = ("html", "plot")
+
+
+@contextmanager
+def _progress(console: Console, survey: Survey) -> Iterator[Progress]:
+    """A bar on a terminal, one line a group elsewhere; both on stderr."""
+    if not console.is_terminal:
+        yield lambda done, total, title: console.print(f"[{done:3.0f} of {total:.0f} s] {title}", markup=False)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:42.42}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=survey.seconds)
+        yield lambda done, total, title: bar.update(task, completed=done, total=total, description=title)
+
+
+def _measure(survey: Survey, console: Console) -> None:
+    console.print(f"Measuring takes about {survey.seconds:.0f} s.", highlight=False)
+    with _progress(console, survey) as progress:
+        try:
+            survey.run(progress)
+        except KeyboardInterrupt:
+            survey.interrupted = True
+
+
+def _write(document: dict[str, Any], output: str | None, reports: dict[str, str | None], console: Console) -> None:
+    from ..report import write_report
+    from ..result import write
+
+    if output:
+        write(output, document)
+    for path in filter(None, reports.values()):
+        write_report(document, path)
+    for path in filter(None, (output, *reports.values())):
+        if path != "-":
+            console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@click.command("roofline", short_help="Measure ceilings and see what stands where under them.")
+@click.option(
+    "--device", default="auto", metavar="cpu|cuda:N|all", help="What to measure. [default: the first that can run]"
+)
+@click.option(
+    "--backend", default="auto", metavar="NAME", help="How to run kernels; `gpumicro list` names them. [default: auto]"
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    metavar="NAME",
+    help="Only these element types: float64, float32, bf16, int8 ... May be repeated.",
+)
+@click.option("--quick", "mode", flag_value="quick", help="Fewer kernels, within about 20 s.")
+@click.option("--thorough", "mode", flag_value="thorough", help="Every kernel, more samples; minutes.")
+@click.option(
+    "--operands",
+    type=click.Choice(["uniform", "normal", "zeros"]),
+    default="uniform",
+    show_default=True,
+    help="What the arrays hold: uniform is [-1, 1].",
+)
+@click.option(
+    "--sustained",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Hold each ceiling's kernel that long as well and show what it settles at.",
+)
+@click.option(
+    "--spec",
+    metavar="NAME|FILE",
+    help="Spec peaks: a name from `gpumicro specs` or a TOML file. [default: by the device]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is standard output.")
+@click.option("--html", metavar="FILE", help="Write one self-contained page.")
+@click.option("--plot", metavar="FILE", help="Write the roofline as .png or .svg.")
+def command(
+    device: str, backend: str, dtypes: tuple[str, ...], mode: str | None, operands: Any, sustained: float,
+    spec: str | None, output: str | None, html: str | None, plot: str | None,
+) -> int:  # fmt: skip
+    """Measure ceilings of memory and arithmetic, and where GEMM and STREAM stand under them.
+
+    \b
+    gpumicro roofline                           the table, in about a minute
+    gpumicro roofline -o r.json --html r.html   keep the result, make a page
+    gpumicro roofline --quick --dtype float32   less, sooner
+    """
+    from rich.console import Console
+
+    from ..report import check_report_path
+    from ..report.console import print_report
+    from ..result import check_writable
+    from ..survey import Survey
+
+    # A path that cannot be written is found now, not after a minute of measuring.
+    if output and output != "-":
+        check_writable(output)
+    for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
+        if path:
+            check_report_path(path, formats)
+    survey = Survey(
+        device=device, backend=backend, dtypes=dtypes, mode=mode or "default", operands=operands, spec=spec,  # type: ignore[arg-type]
+        sustained_s=sustained, argv=sys.argv[1:],
+    )  # fmt: skip
+    err = Console(stderr=True)
+    _measure(survey, err)
+    document = survey.document()
+    if output != "-":
+        print_report(document, Console())
+    _write(document, output, {"html": html, "plot": plot}, err)
+    if survey.interrupted:
+        err.print("Interrupted: what was measured until then is shown and written.", highlight=False)
+        return 130
+    return 0 if all(r["status"] != "failed" for r in document["measurements"]) else 1

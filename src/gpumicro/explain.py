@@ -1,0 +1,224 @@
+"""Why a figure is below the one above it: spec -> what the clock allows -> ceiling -> library -> plain kernel.
+
+Each step down is attributed to causes only as far as something measured says so; the rest is said to be
+unattributed. Pure: reads JSON-shaped records, gives JSON-shaped explanations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from .model import Record, measured, promise_for, rate, roofs
+from .peaks.sheet import Sheet
+from .units import format_quantity, format_size
+
+WORTH_NAMING = 0.02  # a loss below 2% is within what two measurements of one thing differ by here
+WRITE_ALLOCATE = {
+    "write": 1 / 2,
+    "copy": 1 / 3,
+    "scale": 1 / 3,
+    "add": 1 / 4,
+    "triad": 1 / 4,
+}  # uncounted / really moved
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What the machine did during the run, as far as it can be seen; None where it cannot."""
+
+    clock_hz: float | None = None  # of a core under load, measured from a chain of dependent adds
+    steal_fraction: float | None = None  # of CPU time that the hypervisor gave to others
+    sheet: Sheet | None = None
+
+
+@dataclass(slots=True)
+class _Ladder:
+    """Steps from the top down; values fall, and each fall may get causes."""
+
+    quantity: str
+    unit: str
+    device: str
+    steps: list[Record] = field(default_factory=list)
+    causes: list[Record] = field(default_factory=list)
+
+    def step(
+        self, name: str, label: str, value: float | None, why: str = "", ci95: Any = None, ref: Any = None
+    ) -> None:
+        record: Record = {"name": name, "label": label, "value": value, "ci95": ci95, "measurement": ref}
+        if value is None:
+            record["value_why"] = why
+        self.steps.append(record)
+
+    def cause(self, upper: str, lower: str, cause: str, fraction: float | None, evidence: str) -> None:
+        self.causes.append({"between": [upper, lower], "cause": cause, "fraction": fraction, "evidence": evidence})
+
+    def loss(self, upper: str, lower: str) -> float | None:
+        """The fraction lost between two steps, None where either is unknown."""
+        value = {step["name"]: step["value"] for step in self.steps}
+        high, low = value.get(upper), value.get(lower)
+        return 1 - low / high if high and low is not None else None
+
+    def finished(self) -> Record:
+        known = [step["name"] for step in self.steps if step["value"] is not None]
+        unattributed = []
+        for upper, lower in pairwise(known):
+            loss = self.loss(upper, lower)
+            named = sum(c["fraction"] or 0 for c in self.causes if c["between"] == [upper, lower])
+            rest = (loss or 0) - named
+            if loss is not None and loss < -WORTH_NAMING:
+                note = f"{lower} is faster than {upper}: one of the two does not measure what it says"
+                unattributed.append({"between": [upper, lower], "fraction": loss, "note": note})
+            elif abs(rest) > WORTH_NAMING:
+                note = (
+                    f"{rest:.0%} of the step could not be attributed to anything that was measured"
+                    if rest > 0
+                    else f"the causes named explain {-rest:.0%} more than was lost: their effects overlap"
+                )
+                unattributed.append({"between": [upper, lower], "fraction": rest, "note": note})
+        return {
+            "quantity": self.quantity, "unit": self.unit, "device": self.device, "steps": self.steps,
+            "causes": self.causes, "unattributed": unattributed,
+        }  # fmt: skip
+
+
+def _best(records: Sequence[Record], **match: Any) -> Record | None:
+    fitting = [r for r in measured(records) if all(r.get(key) == value for key, value in match.items()) and rate(r)]
+    return max(fitting, key=lambda r: rate(r).estimate, default=None)  # type: ignore[union-attr]
+
+
+def _figure(record: Record) -> tuple[float, list[float]]:
+    value = rate(record)
+    assert value is not None
+    return value.estimate, [value.low, value.high]
+
+
+def _spec_step(ladder: _Ladder, ceiling: Record) -> None:
+    ladder.step("spec", "spec peak", ceiling["spec"], ceiling.get("spec_why") or "no spec was given")
+
+
+def _clock_steps(ladder: _Ladder, ceiling: Record, conditions: Conditions) -> None:
+    """What width and ports would give at the clock that was measured, and what spec loses to it."""
+    sheet, clock = conditions.sheet, conditions.clock_hz
+    per_cycle = promise_for(ceiling, sheet).per_cycle if sheet else None
+    if sheet is None or not per_cycle or not clock:
+        return
+    at_clock = per_cycle * clock * ceiling["threads"]
+    label = f"model: {ceiling['threads']} x {per_cycle:g} per cycle x {format_quantity(clock, 'Hz')} measured"
+    ladder.step("clock", label, at_clock)
+    loss = ladder.loss("spec", "clock")
+    if loss is not None and loss > WORTH_NAMING and sheet.clock_hz:
+        evidence = f"{format_quantity(clock, 'Hz')} measured, {format_quantity(sheet.clock_hz, 'Hz')} in the spec"
+        ladder.cause("spec", "clock", "clock below spec", loss, evidence)
+
+
+def _steal_cause(ladder: _Ladder, upper: str, conditions: Conditions) -> None:
+    loss, steal = ladder.loss(upper, "ceiling"), conditions.steal_fraction
+    if loss is not None and loss > WORTH_NAMING and steal and steal > 0.005:
+        ladder.cause(
+            upper, "ceiling", "time taken by the hypervisor", min(loss, steal),
+            f"{steal:.1%} of the CPU time during the run was steal time (/proc/stat)",
+        )  # fmt: skip
+
+
+def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, memory: Record | None) -> None:
+    dtype, threads, device = ceiling["dtype"], ceiling["threads"], ceiling["device"]
+    at = {"dtype": dtype, "threads": threads, "device": device}
+    vendor, tiled = _best(records, kernel="gemm.vendor", **at), _best(records, kernel="gemm.tiled", **at)
+    if vendor:
+        value, ci95 = _figure(vendor)
+        blas = (vendor.get("facts") or {}).get("recipe", "the vendor's BLAS")
+        ladder.step("library", f"GEMM, {blas}, {vendor['problem']['n']}", value, ci95=ci95, ref=vendor["id"])
+        if memory:
+            moved_s = vendor["bytes_moved"] / memory["achieved"]
+            share = moved_s / vendor["time_s"]["estimate"]
+            loss = ladder.loss("ceiling", "library") or 0
+            if loss > WORTH_NAMING and share > 0.005:
+                ladder.cause(
+                    "ceiling", "library", "memory traffic that is not hidden", min(loss, share),
+                    f"at most: the compulsory {format_size(vendor['bytes_moved'])} take {share:.1%} of the time at the "
+                    "measured DRAM bandwidth if nothing overlaps",
+                )  # fmt: skip
+    if tiled:
+        value, ci95 = _figure(tiled)
+        ladder.step("kernel", f"GEMM, our tiled kernel, {tiled['problem']['n']}", value, ci95=ci95, ref=tiled["id"])
+
+
+def _arithmetic(ceiling: Record, records: Sequence[Record], memory: Record | None, conditions: Conditions) -> Record:
+    ladder = _Ladder(f"{ceiling['dtype']} arithmetic", ceiling["unit"], ceiling["device"])
+    _spec_step(ladder, ceiling)
+    _clock_steps(ladder, ceiling, conditions)
+    ladder.step(
+        "ceiling", f"measured ceiling, {ceiling['recipe']}", ceiling["achieved"], ci95=ceiling["ci95"],
+        ref=ceiling["measurement"],
+    )  # fmt: skip
+    _steal_cause(ladder, "clock" if ladder.steps[-2]["name"] == "clock" else "spec", conditions)
+    _gemm_steps(ladder, records, ceiling, memory)
+    return ladder.finished()
+
+
+def _memory(ceiling: Record, records: Sequence[Record], one_thread: Record | None) -> Record:
+    ladder = _Ladder(f"{ceiling['level']} bandwidth", ceiling["unit"], ceiling["device"])
+    _spec_step(ladder, ceiling)
+    ladder.step(
+        "ceiling", f"measured ceiling, {ceiling['recipe']}", ceiling["achieved"], ci95=ceiling["ci95"],
+        ref=ceiling["measurement"],
+    )  # fmt: skip
+    _steps_for_stores(ladder, ceiling, records)
+    if one_thread:
+        above = ladder.steps[-1]["name"]
+        ladder.step(
+            "one thread", f"one thread of {ceiling['threads']}, {one_thread['recipe']}", one_thread["achieved"],
+            ci95=one_thread["ci95"], ref=one_thread["measurement"],
+        )  # fmt: skip
+        loss = ladder.loss(above, "one thread")
+        if loss is not None and loss > WORTH_NAMING:
+            times = ceiling["achieved"] / one_thread["achieved"]
+            ladder.cause(
+                above, "one thread", "one thread cannot draw the whole bandwidth", loss,
+                f"{ceiling['threads']} threads reach {times:.2f} times one thread's figure",
+            )  # fmt: skip
+    return ladder.finished()
+
+
+def _steps_for_stores(ladder: _Ladder, ceiling: Record, records: Sequence[Record]) -> None:
+    """The same kernel with plain stores, where the ceiling came from stores that bypass the caches."""
+    best = next((r for r in measured(records) if r["id"] == ceiling["measurement"]), None)
+    if best is None or best.get("variant") != "nontemporal":
+        return
+    plain = _best(
+        records, kernel=best["kernel"], variant="temporal", level=best["level"], threads=best["threads"],
+        device=best["device"], dtype=best["dtype"],
+    )  # fmt: skip
+    if plain is None:
+        return
+    value, ci95 = _figure(plain)
+    ladder.step("plain stores", f"{plain['kernel']} with plain stores", value, ci95=ci95, ref=plain["id"])
+    loss = ladder.loss("ceiling", "plain stores")
+    if loss is not None and loss > WORTH_NAMING:
+        extra = WRITE_ALLOCATE[best["kernel"].partition(".")[2]]
+        ladder.cause(
+            "ceiling", "plain stores", "write-allocate", min(loss, extra),
+            f"a plain store first reads its line: {extra:.0%} of what {plain['kernel']} then moves is not counted",
+        )  # fmt: skip
+
+
+def explain(
+    ceilings: Sequence[Record], records: Sequence[Record], conditions: Conditions | None = None
+) -> list[Record]:
+    """One ladder for each roof that has something above or below it, arithmetic first."""
+    conditions = conditions or Conditions()
+    ladders = []
+    for peak in roofs(ceilings, "arithmetic"):
+        dram = next((m for m in roofs(ceilings, "memory", peak["device"]) if m["level"] == "dram"), None)
+        ladders.append(_arithmetic(peak, records, dram, conditions))
+    for memory in roofs(ceilings, "memory"):
+        one = next(
+            (c for c in ceilings if c["kind"] == "memory" and c["level"] == memory["level"]
+             and c["device"] == memory["device"] and c["threads"] == 1 < memory["threads"]),
+            None,
+        )  # fmt: skip
+        ladders.append(_memory(memory, records, one))
+    return [ladder for ladder in ladders if sum(step["value"] is not None for step in ladder["steps"]) > 1]

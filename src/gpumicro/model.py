@@ -1,0 +1,376 @@
+"""The roofline model: ceilings, ridge points, attainable performance and points, as pure numbers.
+
+Everything here takes and gives JSON-shaped records (see schema/result-1.json), so it works on a file from another
+machine. The model is that of Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", CACM 52(4), 2009: attainable = min(peak, bandwidth x arithmetic intensity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from .errors import UsageError
+from .peaks.sheet import Promise, Sheet
+
+Record = dict[str, Any]
+
+# A ceiling's kernel reads as a roof for GEMM and the sweep, which fuse multiply and add; see docs/methods.md.
+ROOF_RECIPES = ("peak.fma", "peak.dot", "peak.mma")
+LEVEL_ORDER = ("register", "shared", "l1", "l2", "l3", "dram", "host", "peer", "network", "storage")
+
+CROWDED_OVER = 0.05  # of the CPU time for other processes
+UNSTABLE_OVER = 0.05  # two measurements of one ceiling in one run that differ by more say that the machine moved
+
+CAUSES_ABOVE = (
+    "the working set stays in a nearer cache than the level it is set against",
+    "the data are constant and the hardware compresses or skips them",
+    "the byte or FLOP count is too high",
+    "the ceiling was measured while the machine was slower than during this point",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its 95% interval, in the unit of whatever it measures."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, figure: Mapping[str, Any]) -> Interval:
+        """From a record's `{"estimate": ..., "ci95": [low, high]}`."""
+        low, high = figure["ci95"]
+        return cls(figure["estimate"], low, high)
+
+    def scaled(self, factor: float) -> Interval:
+        return Interval(self.estimate * factor, self.low * factor, self.high * factor)
+
+    def lesser(self, other: Interval) -> Interval:
+        """The minimum of two, end by end."""
+        return Interval(min(self.estimate, other.estimate), min(self.low, other.low), min(self.high, other.high))
+
+
+def rate(record: Record) -> Interval | None:
+    """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
+    key = "bandwidth_bytes_per_s" if record["family"] == "stream" else "flop_per_s"
+    figure = record.get(key)
+    return Interval.of(figure) if figure and resolved(figure) else None
+
+
+def resolved(figure: Mapping[str, Any] | None) -> bool:
+    """Whether a rate has a value and both ends of its interval; a time not above the timer's overhead has not."""
+    return bool(figure and figure["estimate"] is not None and figure["ci95"] is not None)
+
+
+def measured(records: Iterable[Record]) -> list[Record]:
+    """Those that gave a figure."""
+    return [record for record in records if record["status"] == "ok" and record.get("time_s")]
+
+
+def _recipe(record: Record) -> str:
+    """The kernel and how it went about it: the store mode, or the instruction mix of an arithmetic peak."""
+    name = f"{record['kernel']} {record.get('variant') or ''}".strip()
+    mix = (record.get("facts") or {}).get("recipe") if record["family"] == "peak" else None
+    return f"{name} ({mix})" if mix else name
+
+
+def _grouped(records: Iterable[Record], key: Callable[[Record], tuple[Any, ...]]) -> list[tuple[Any, list[Record]]]:
+    return [(name, list(group)) for name, group in groupby(sorted(records, key=key), key)]
+
+
+def _ceiling(kind: str, best: Record, others: Sequence[Record], scope: str) -> Record:
+    achieved = rate(best)
+    assert achieved is not None
+    name = best["level"] if kind == "memory" else best["dtype"]
+    recipe_tail = f"/{best['kernel']}" if scope == "shown" and kind == "arithmetic" else ""
+    return {
+        "id": f"{best['device']}/{name}/threads={best['threads']}{recipe_tail}",
+        "kind": kind,
+        "device": best["device"],
+        "level": best["level"] if kind == "memory" else None,
+        "dtype": best["dtype"] if kind == "arithmetic" else None,
+        "unit": "B/s" if kind == "memory" else "FLOP/s",
+        "achieved": achieved.estimate,
+        "ci95": [achieved.low, achieved.high],
+        "spec": None,
+        "spec_why": "no spec was given or found for this figure",
+        "fraction_of_spec": None,
+        "fraction_of_spec_why": "no spec",
+        "measurement": best["id"],
+        "threads": best["threads"],
+        "kernel": best["kernel"],
+        "recipe": _recipe(best),
+        "operands": best.get("operands", "uniform"),
+        "alternatives": [
+            {"recipe": _recipe(other), "achieved": figure.estimate, "ci95": [figure.low, figure.high],
+             "measurement": other["id"]}
+            for other in others
+            if (figure := rate(other))
+        ],
+        "scope": scope,
+        "flags": list(best["timing"]["flags"]),
+    }  # fmt: skip
+
+
+def _by_rate(records: Sequence[Record]) -> list[Record]:
+    with_rate = [(figure.estimate, index) for index, record in enumerate(records) if (figure := rate(record))]
+    return [records[index] for _, index in sorted(with_rate, key=lambda pair: (-pair[0], pair[1]))]
+
+
+def memory_ceilings(records: Sequence[Record]) -> list[Record]:
+    """One ceiling for each device, memory level and thread count: the best stream kernel, the rest as alternatives."""
+    streams = [record for record in measured(records) if record["family"] == "stream" and record.get("level")]
+    most = {device: max(r["threads"] for r in group) for device, group in _grouped(streams, lambda r: (r["device"],))}
+    ceilings = []
+    for (device, level, threads), group in _grouped(streams, lambda r: (r["device"], r["level"], r["threads"])):
+        del level
+        best, *others = _by_rate(group)
+        scope = "roof" if threads == most[(device,)] else "shown"
+        ceilings.append(_ceiling("memory", best, others, scope))
+    return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], LEVEL_ORDER.index(c["level"])))
+
+
+def arithmetic_ceilings(records: Sequence[Record]) -> list[Record]:
+    """One roof for each device, dtype and thread count from the FMA or dot-product recipe; other recipes are shown."""
+    peaks = [record for record in measured(records) if record["family"] == "peak"]
+    most = {device: max(r["threads"] for r in group) for device, group in _grouped(peaks, lambda r: (r["device"],))}
+    ceilings = []
+    for (device, _, threads), group in _grouped(peaks, lambda r: (r["device"], r["dtype"], r["threads"])):
+        for roof in (True, False):
+            ranked = _by_rate([record for record in group if (record["kernel"] in ROOF_RECIPES) == roof])
+            if ranked:
+                scope = "roof" if roof and threads == most[(device,)] else "shown"
+                ceilings.append(_ceiling("arithmetic", ranked[0], ranked[1:], scope))
+    return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], c["dtype"]))
+
+
+def roofs(ceilings: Iterable[Record], kind: str, device: str | None = None) -> list[Record]:
+    """The ceilings that form the roof, of one kind and, where given, of one device."""
+    return [
+        ceiling
+        for ceiling in ceilings
+        if ceiling["scope"] == "roof" and ceiling["kind"] == kind and device in (None, ceiling["device"])
+    ]
+
+
+def ridge_points(ceilings: Sequence[Record]) -> list[Record]:
+    """Where each memory roof meets each arithmetic roof: from that intensity (FLOP/B) on, the peak can be reached."""
+    ridges = []
+    for peak in roofs(ceilings, "arithmetic"):
+        for memory in roofs(ceilings, "memory", peak["device"]):
+            low, high = peak["ci95"][0] / memory["ci95"][1], peak["ci95"][1] / memory["ci95"][0]
+            ridges.append({
+                "device": peak["device"], "memory": memory["level"], "arithmetic": peak["dtype"],
+                "threads": peak["threads"], "intensity_flop_per_byte": peak["achieved"] / memory["achieved"],
+                "ci95": [low, high],
+            })  # fmt: skip
+    return ridges
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What holds a kernel of some intensity: the attainable FLOP/s and the ceiling that sets it."""
+
+    attainable: Interval
+    bound_by: str  # "dram", "float64"
+    ceiling: Record
+
+
+def attainable(
+    ceilings: Sequence[Record], intensity: float | None, *, level: str = "dram", dtype: str = "float64",
+    device: str | None = None,
+) -> Bound:  # fmt: skip
+    """The roof over `intensity` (FLOP/B; None: no memory is touched) under a level's bandwidth and a dtype's peak."""
+    peaks = {ceiling["dtype"]: ceiling for ceiling in roofs(ceilings, "arithmetic", device)}
+    memories = {ceiling["level"]: ceiling for ceiling in roofs(ceilings, "memory", device)}
+    if dtype not in peaks:
+        raise UsageError(f"no arithmetic ceiling for {dtype!r}; measured: {', '.join(peaks) or 'none'}")
+    peak = peaks[dtype]
+    flat = Interval(peak["achieved"], *peak["ci95"])
+    if intensity is None:
+        return Bound(flat, dtype, peak)
+    if level not in memories:
+        raise UsageError(f"no bandwidth ceiling for {level!r}; measured: {', '.join(memories) or 'none'}")
+    memory = memories[level]
+    slope = Interval(memory["achieved"], *memory["ci95"]).scaled(intensity)
+    limit, name = (memory, level) if slope.estimate < flat.estimate else (peak, dtype)
+    return Bound(slope.lesser(flat), name, limit)
+
+
+def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name: str, kind: str) -> Record | None:
+    """A measurement on the chart, with what holds it; None where its dtype or level has no roof or it does no FLOP."""
+    if not record["flops"] or not resolved(record.get("flop_per_s")):
+        return None
+    achieved = Interval.of(record["flop_per_s"])
+    intensity = record.get("intensity_flop_per_byte")
+    try:
+        bound = attainable(
+            ceilings, intensity, level=level or "dram", dtype=record["dtype"], device=record.get("device")
+        )
+    except UsageError:
+        return None
+    above = achieved.low > bound.attainable.high and not _within_another_recipe(ceilings, bound, achieved)
+    flags = [*record["timing"]["flags"], *(["above-ceiling"] if above else [])]
+    out: Record = {
+        "name": name, "kind": kind, "device": record["device"], "dtype": record["dtype"], "level": level,
+        "threads": record["threads"], "intensity_flop_per_byte": intensity, "flop_per_s": achieved.estimate,
+        "ci95": [achieved.low, achieved.high], "time_s": record["time_s"]["estimate"], "bound_by": bound.bound_by,
+        "attainable_flop_per_s": bound.attainable.estimate,
+        "fraction_of_attainable": achieved.estimate / bound.attainable.estimate,
+        "measurement": record["id"], "flags": flags,
+    }  # fmt: skip
+    if above:
+        out["causes"] = list(CAUSES_ABOVE)
+    return out
+
+
+def _within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: Interval) -> bool:
+    """An FMA peak is no bound for code that mixes FMAs with adds: a faster recipe of the same dtype may cover it."""
+    same = (c for c in ceilings if c["kind"] == "arithmetic" and c["dtype"] == bound.bound_by)
+    return any(achieved.low <= c["ci95"][1] for c in same if c["threads"] == bound.ceiling["threads"])
+
+
+def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record]:
+    """GEMM, stream and mixed-intensity measurements with as many threads as the roof, as points on the chart."""
+    threads = {ceiling["device"]: ceiling["threads"] for ceiling in roofs(ceilings, "arithmetic")}
+    placed = []
+    for record in measured(records):
+        if record["family"] not in ("gemm", "stream", "mixed") or record.get("repeat_of"):
+            continue
+        if record["threads"] == threads.get(record["device"]) and (
+            found := point(ceilings, record, level=record["level"], name=_point_name(record), kind=record["family"])
+        ):
+            placed.append(found)
+    return placed
+
+
+def _point_name(record: Record) -> str:
+    kernel, dtype = record["kernel"], record["dtype"]
+    if record["family"] == "gemm":
+        return f"{kernel} {dtype} {'x'.join(str(size) for size in dict.fromkeys(record['problem'].values()))}"
+    if record["family"] == "mixed":
+        return f"{kernel} {dtype} at {record['intensity_flop_per_byte']:g} FLOP/B"
+    return " ".join(f"{kernel} {record.get('variant') or ''} {dtype} {record['level']}".split())
+
+
+def ceilings(records: Sequence[Record]) -> list[Record]:
+    """All ceilings that the records give, memory first, with the closing repeat beside each that was measured twice."""
+    first = [record for record in records if not record.get("repeat_of")]
+    found = [*memory_ceilings(first), *arithmetic_ceilings(first)]
+    again = {record["repeat_of"]: record for record in measured(records) if record.get("repeat_of")}
+    for ceiling in found:
+        second = again.get(ceiling["measurement"])
+        if second and (figure := rate(second)):
+            ceiling["repeat"] = {
+                "achieved": figure.estimate, "ci95": [figure.low, figure.high], "measurement": second["id"],
+                "ratio": figure.estimate / ceiling["achieved"],
+            }  # fmt: skip
+            if abs(ceiling["repeat"]["ratio"] - 1) > UNSTABLE_OVER:
+                ceiling["flags"].append("unstable")
+    return found
+
+
+def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -> None:
+    """Set spec peaks beside the ceilings, in place; a figure above its physical bound is flagged, never passed.
+
+    `clock_hz` is what was measured; with it the flag can say which of spec and measurement is wrong.
+    """
+    for ceiling in found:
+        promise = promise_for(ceiling, sheet)
+        value = promise.value
+        if value is not None and ceiling["kind"] == "arithmetic" and sheet.cores:
+            value *= min(1.0, ceiling["threads"] / sheet.cores)
+        ceiling["spec"] = value
+        if value is None:
+            ceiling["spec_why"] = ceiling["fraction_of_spec_why"] = promise.why
+            continue
+        ceiling["fraction_of_spec"] = ceiling["achieved"] / value
+        del ceiling["spec_why"], ceiling["fraction_of_spec_why"]
+        if ceiling["ci95"][0] > value:
+            ceiling["flags"].append("above-spec")
+            ceiling["causes"] = [_which_is_wrong(ceiling, promise.per_cycle, clock_hz)]
+
+
+def promise_for(ceiling: Record, sheet: Sheet) -> Promise:
+    """The spec peak that this ceiling is held to."""
+    if ceiling["kind"] == "memory":
+        return sheet.bandwidth(ceiling["level"])
+    return sheet.arithmetic(ceiling["dtype"], "fma_add" if ceiling["kernel"] == "peak.fma_add" else "fma")
+
+
+def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | None) -> str:
+    if per_cycle and clock_hz:
+        at_clock = per_cycle * clock_hz * ceiling["threads"]
+        if ceiling["ci95"][0] <= at_clock * 1.01:
+            return (
+                f"the spec is wrong: the core runs at {clock_hz / 1e9:.2f} GHz, above the clock that the spec assumes"
+            )
+        return "the measurement or the spec's width is wrong: it is above what the measured clock allows"
+    return "the spec is too low (a clock below the real one, or another model), or the count is too high"
+
+
+def verdicts(
+    found: Sequence[Record], placed: Sequence[Record], records: Sequence[Record], others: Sequence[float | None] = ()
+) -> list[Record]:
+    """What a reader wants to know first: are the figures to be believed?
+
+    `others` is the share of CPU time that other processes used during each device's run.
+    """
+    crowd = max((share for share in others if share is not None), default=None)
+    failed = [record for record in records if record["status"] == "failed"]
+    above = [p for p in placed if "above-ceiling" in p["flags"]]
+    beyond = [c for c in found if "above-spec" in c["flags"]]
+    shaky = [c for c in found if "unstable" in c["flags"]]
+    names = "; ".join
+    failures = names(f"{r['id']}: {r['error']}" for r in failed)
+    quiet = [] if crowd is None else [
+        _verdict("quiet machine", crowd <= CROWDED_OVER, "no other process used the CPUs to speak of",
+                 f"other processes used {crowd:.0%} of the CPU time: the figures are too low, run again alone")
+    ]  # fmt: skip
+    return [
+        *quiet,
+        _verdict("outputs", not failed, "every kernel's output agrees with its reference", f"failed: {failures}"),
+        _verdict("physical bounds", not beyond, "no ceiling is above its spec peak",
+                 names(f"{c['id']}: {c['causes'][0]}" for c in beyond)),
+        _verdict("roof", not above, "no point is above its ceiling by more than both intervals",
+                 f"above their ceiling: {names(p['name'] for p in above)}"),
+        _verdict("repeat", not shaky, f"measured again at the end, the ceilings came out within {UNSTABLE_OVER:.0%}",
+                 names(f"{c['id']} came out at {c['repeat']['ratio']:.2f} times the first figure" for c in shaky)),
+    ]  # fmt: skip
+
+
+def _verdict(name: str, passed: bool, good: str, bad: str) -> Record:
+    return {"name": name, "passed": passed, "text": good if passed else bad}
+
+
+CAUSES_IMPOSSIBLE = (
+    "the flops or bytes given are not what one call does",
+    "the data stay in a nearer memory level than the one named",
+    "the call returns before its work is done, or skips it (a lazy or cached result)",
+)
+
+
+def user_point(
+    bound: Bound, measurement: Any, *, flops: float, moved: float, name: str, level: str, dtype: str
+) -> Record:  # fmt: skip
+    """A caller's own work on the chart: `flops` and `moved` bytes of one run, `measurement` its time."""
+    low_s, high_s = measurement.ci95_s
+    achieved = Interval(flops / measurement.estimate_s, flops / high_s, flops / low_s)
+    impossible = achieved.low > bound.attainable.high
+    out: Record = {
+        "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": dtype, "level": level,
+        "threads": bound.ceiling["threads"], "intensity_flop_per_byte": flops / moved,
+        "flop_per_s": achieved.estimate, "ci95": [achieved.low, achieved.high], "time_s": measurement.estimate_s,
+        "time_at_roof_s": flops / bound.attainable.estimate, "bound_by": bound.bound_by,
+        "attainable_flop_per_s": bound.attainable.estimate,
+        "fraction_of_attainable": achieved.estimate / bound.attainable.estimate,
+        "measurement": None, "measurement_why": "timed by place(), not part of the survey",
+        "flags": [*measurement.flags, *(["impossible"] if impossible else [])],
+    }  # fmt: skip
+    if impossible:
+        out["causes"] = list(CAUSES_IMPOSSIBLE)
+    return out

@@ -1,0 +1,76 @@
+"""Reports from the result document alone: it may come from another machine, and nothing here touches a device.
+
+A new format is one file with a function document -> bytes and one entry in FORMATS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..result import check_writable, replace_file
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way to show a result. The module is imported on first use: drawing is slow to load."""
+
+    extensions: tuple[str, ...]
+    module: str
+    function: str = "to_bytes"
+
+    def render(self, doc: Mapping[str, Any]) -> bytes:
+        """The whole file's content."""
+        content: bytes = getattr(import_module(f"{__name__}.{self.module}"), self.function)(doc)
+        return content
+
+
+FORMATS: Mapping[str, Format] = {
+    "console": Format((".txt",), "console"),
+    "md": Format((".md", ".markdown"), "markdown"),
+    "csv": Format((".csv",), "csv"),
+    "png": Format((".png",), "plot", "to_png"),
+    "svg": Format((".svg",), "plot", "to_svg"),
+    "html": Format((".html", ".htm"), "page"),
+}
+
+
+def find_format(name: str) -> Format:
+    """By name ("md") or extension (".md"). Raises UsageError with the list."""
+    wanted = name.lower()
+    for key, known in FORMATS.items():
+        if wanted == key or wanted in known.extensions:
+            return known
+    near = get_close_matches(wanted.lstrip("."), FORMATS, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"unknown report format {name!r} (known: {', '.join(FORMATS)}){hint}")
+
+
+def format_for(path: str | os.PathLike[str]) -> Format:
+    """By the extension of a file's name. Raises UsageError with the list of extensions."""
+    extension = Path(path).suffix.lower()
+    for known in FORMATS.values():
+        if extension in known.extensions:
+            return known
+    extensions = ", ".join(end for known in FORMATS.values() for end in known.extensions)
+    raise UsageError(f"cannot tell the format of {os.fspath(path)!r} from its extension (known: {extensions})")
+
+
+def check_report_path(path: str | os.PathLike[str], formats: Sequence[str]) -> None:
+    """Find out before measuring that a report of one of these formats can be written there. Raises UsageError."""
+    if format_for(path) not in [FORMATS[name] for name in formats]:
+        endings = ", ".join(end for name in formats for end in FORMATS[name].extensions)
+        raise UsageError(f"{os.fspath(path)!r} should end in one of {endings}")
+    check_writable(path)
+
+
+def write_report(doc: Mapping[str, Any], path: str | os.PathLike[str], format: str | None = None) -> None:
+    """Write the report; the extension says in which format unless `format` does. Raises UsageError."""
+    chosen = find_format(format) if format else format_for(path)
+    replace_file(path, chosen.render(doc))

@@ -1,0 +1,50 @@
+"""What `gpumicro info` shows of devices and timers."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from ..device import Device
+from ..timers import Probe
+from ..units import format_quantity, format_size
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def device_table(device: Device) -> Table:
+    """Facts of one device; what is not known is said with its reason."""
+    table = _table(f"Device {device.id}: {device.name}")
+    table.add_row("cores", f"{device.cores} ({len(device.cpus)} logical CPUs may be used)")
+    for cache in device.caches:
+        shared = f", shared by {len(cache.shared_by)} CPUs" if len(cache.shared_by) > 1 else ""
+        table.add_row(cache.level.upper(), f"{format_size(cache.size_bytes)} x {cache.count}{shared}")
+    if device.memory_bytes is not None:
+        table.add_row("memory", format_size(device.memory_bytes))
+    table.add_row("NUMA nodes", str(max(1, len(device.numa_nodes))))
+    table.add_row("instruction sets", " ".join(device.isa) or "unknown")
+    if device.clock_max_hz is not None:
+        table.add_row("maximum clock", format_quantity(device.clock_max_hz, "Hz"))
+    table.add_row("machine", f"virtual ({device.virtual})" if device.virtual else "bare metal, as far as can be seen")
+    for key, why in device.why.items():
+        table.add_row(key.replace("_", " "), f"unknown: {why}")
+    return table
+
+
+def timer_table(probe: Probe) -> Table:
+    """Tick and overhead of the host's timers."""
+    table = _table("Timers")
+    for timer in probe.timers:
+        if not timer.usable or timer.tick is None or timer.empty_p50_s is None or timer.empty_net_p50_s is None:
+            table.add_row(timer.name, f"cannot be used: {timer.reason}")
+            continue
+        step, gross, net = (
+            format_quantity(s, "s") for s in (timer.tick.seconds, timer.empty_p50_s, timer.empty_net_p50_s)
+        )
+        table.add_row(timer.name, f"step {step}, an empty region reads {gross} ({net} net)")
+    table.add_row("Python call", f"{format_quantity(probe.python_call_s, 's')} for an empty function")
+    return table

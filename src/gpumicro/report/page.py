@@ -1,0 +1,222 @@
+"""One self-contained HTML file: the pictures as SVG with hover, the tables, the gap in words, the environment.
+
+No network, no library: style and script stand beside this file and are copied in. Every text of the result is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from ..units import UNITS, parse
+from . import plot
+from .gap import gaps
+from .tables import (
+    Column,
+    Doc,
+    Table,
+    all_tables,
+    ceiling_name,
+    clean,
+    describe_recipe,
+    flag_words,
+    fraction,
+    headline,
+    interval,
+    level_name,
+    measurements_table,
+    quantity,
+    remarks,
+    shown_unit,
+    threads_text,
+    unmeasured,
+    warnings,
+)
+
+_E = html.escape
+AFTER_THE_GAP = ("latency", "sustained")  # tables that the roofline does not rest on
+
+
+def to_html(doc: Doc) -> str:
+    """The page as text."""
+    device, when, *_ = headline(doc)
+    title = f"Roofline: {device}"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_E(title)}</title>\n<style>\n{_resource('page.css')}</style></head>\n<body>\n"
+        f'<h1>{_E(title)}</h1>\n<p class="dim">{_E(when)}</p>\n'
+        + "\n".join(_body(doc))
+        + '\n<div id="tip" role="tooltip"></div>\n'
+        f'<script type="application/json" id="tips">{_script_json(tips(doc))}</script>\n'
+        f"<script>\n{_resource('page.js')}</script>\n</body></html>\n"
+    )
+
+
+def to_bytes(doc: Doc) -> bytes:
+    """The page as UTF-8."""
+    return to_html(doc).encode("utf-8", "replace")
+
+
+def _resource(name: str) -> str:
+    return (files("gpumicro") / "report" / name).read_text("utf-8")
+
+
+def _script_json(value: Any) -> str:
+    """JSON that cannot end a script element."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _body(doc: Doc) -> Iterator[str]:
+    for line in warnings(doc):
+        yield f'<p class="alarm">{_E(line)}</p>'
+    yield _figure(
+        plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
+    )
+    yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
+    made = list(all_tables(doc))
+    yield from (_table(table) for table in made if table.key not in AFTER_THE_GAP)
+    yield from _gap_section(doc)
+    yield from (_table(table) for table in made if table.key in AFTER_THE_GAP)
+    yield from _section("Not measured", unmeasured(doc))
+    yield from _section("Verdicts and notes", remarks(doc))
+    words = flag_words(doc)
+    if words:
+        yield (
+            "<h2>Flags</h2><dl>" + "".join(f"<dt>{_E(flag)}</dt><dd>{_E(text)}</dd>" for flag, text in words) + "</dl>"
+        )
+    yield from _method(doc)
+
+
+def _section(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield f"<h2>{_E(title)}</h2>{_list(lines)}"
+
+
+def _list(lines: list[str] | tuple[str, ...]) -> str:
+    def item(line: str) -> str:
+        alarm = ' class="alarm"' if line.startswith("FAILED") else ""
+        return f"<li{alarm}>{_E(line)}</li>"
+
+    return f"<ul>{''.join(map(item, lines))}</ul>" if lines else ""
+
+
+def _figure(figure: Any, name: str, description: str) -> str:
+    svg = plot.save_svg(figure, salt=name).decode()
+    svg = svg[svg.index("<svg") :]
+    # the page scales the picture; ids of glyphs and clips are local to a picture, of points and roofs to the page
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
+    )
+    svg = re.sub(r'id="(?!point-|ceiling-|spec-)', f'id="{name}-', svg)
+    svg = re.sub(r'(xlink:href="#|url\(#)', rf"\1{name}-", svg)
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{_E(description)}"', 1)
+    return f"<figure>{svg}</figure>"
+
+
+def _table(table: Table, heading: bool = True) -> str:
+    title = f"<h2>{_E(table.title)}</h2>" if heading else ""
+    head = "".join(
+        f'<th scope="col"{" class=number" if c.right else ""}><button type="button">{_E(c.name)}</button></th>'
+        for c in table.columns
+    )
+    rows = "".join(
+        "<tr>" + "".join(_cell(table, i, text) for i, text in enumerate(row)) + "</tr>" for row in table.rows
+    )
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'{title}<div class="wide"><table>{inner}</table></div>{_list(table.remarks)}'
+
+
+def _cell(table: Table, index: int, text: str) -> str:
+    column = table.columns[index]
+    kind = "number" if column.right else "flags" if "flags" in column.name and text else ""
+    value = _sort_value(text) if column.right else None
+    return (
+        f"<td{f' class={kind}' if kind else ''}{f' data-value={value!r}' if value is not None else ''}>{_E(text)}</td>"
+    )
+
+
+def _sort_value(text: str) -> float | None:
+    """The number that a formatted cell stands for, so that GB/s and TB/s sort rightly."""
+    first = text.partition(" to ")[0]
+    unit = next((u for u in UNITS if u and first.endswith(u)), "")
+    try:
+        return parse(first.rstrip("%"), unit)
+    except ValueError:
+        return None
+
+
+def _gap_section(doc: Doc) -> Iterator[str]:
+    figure = plot.gap_figure(doc)
+    if figure is None:
+        return
+    yield "<h2>From spec to kernel</h2>"
+    yield _figure(
+        figure, "gap", "What is lost from spec to ceiling to library to kernel; the lists below say the same in words"
+    )
+    yield '<p class="dim">Coloured ends: losses with a known cause; hatched: not attributed.</p>'
+    for gap in gaps(doc):
+        columns = (Column("step"), Column("value", True), Column("share", True), Column("what"))
+        rows = tuple((step.name, step.value, step.share, step.label) for step in gap.steps)
+        yield f"<h3>{_E(gap.quantity)}</h3>"
+        yield _table(Table("gap", "", columns, rows, (*gap.causes, *gap.open)), heading=False)
+
+
+def _method(doc: Doc) -> Iterator[str]:
+    yield "<h2>How it was measured</h2>"
+    yield _list(list(_method_lines(doc)))
+    yield f"<details><summary>All measurements</summary>{_table(measurements_table(doc), heading=False)}</details>"
+    for title, key in (
+        ("Environment", "environment"),
+        ("Devices", "devices"),
+        ("Settings", "settings"),
+        ("Spec", "spec"),
+    ):
+        if doc.get(key):
+            text = json.dumps(doc[key], indent=2, ensure_ascii=False)
+            yield f"<details><summary>{title}</summary><pre>{_E(text)}</pre></details>"
+
+
+def _method_lines(doc: Doc) -> Iterator[str]:
+    timings = [m["timing"] for m in doc["measurements"] if m["timing"]]
+    timers = sorted({clean(t["timer"]) for t in timings})
+    samples = sum(t["n"] for t in timings)
+    yield f"Command: gpumicro {' '.join(map(clean, doc['argv']))}"
+    yield f"{len(timings)} measurements, {samples} samples, all kept in the result file."
+    yield f"Timer: {', '.join(timers) or 'none'}."
+    yield "Intervals are 95% intervals of the location (the median, or what the result says), not the samples' spread."
+    yield "1 GB/s = 1e9 B/s; sizes are binary (1 MiB = 2^20 B); a fused multiply-add counts as 2 FLOP."
+    yield "Bytes are those the algorithm must move, counted as STREAM does."
+    yield "GEMM's intensity counts compulsory bytes and so is an upper bound."
+    checked = [m["check"] for m in doc["measurements"] if m["check"]]
+    passed = sum(bool(c["passed"]) for c in checked)
+    yield f"{passed} of {len(checked)} checked outputs agreed with a reference in higher precision."
+
+
+def tips(doc: Doc) -> Mapping[str, str]:
+    """gid of a line or marker -> the lines of its hover text."""
+    found: dict[str, str] = {}
+    for index, ceiling in enumerate(doc["ceilings"]):
+        unit = shown_unit(ceiling["unit"], ceiling["dtype"])
+        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
+        achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
+        share = f"{fraction(ceiling['fraction_of_spec'])} of spec" if ceiling["fraction_of_spec"] is not None else ""
+        measured = (quantity(achieved, unit, ci95), f"95%: {interval(achieved, ci95, unit)}")
+        lines = [name, *measured, describe_recipe(ceiling), share, *map(clean, ceiling["flags"])]
+        found[f"ceiling-{index}"] = "\n".join(filter(None, lines))
+        if ceiling["spec"] is not None:
+            found[f"spec-{index}"] = f"{name}\nspec peak {quantity(ceiling['spec'], unit)}"
+    for index, point in enumerate(doc["points"]):
+        unit = shown_unit("FLOP/s", point.get("dtype"))
+        value, ci95 = point["flop_per_s"], point.get("ci95")
+        bound = level_name(point["bound_by"]) if point["bound_by"] else ""
+        share = f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {bound}" if bound else ""
+        measured = (quantity(value, unit, ci95), f"95%: {interval(value, ci95, unit)}")
+        intensity = quantity(point["intensity_flop_per_byte"], "FLOP/B")
+        lines = [clean(point["name"]), *measured, intensity, share, *map(clean, point["flags"])]
+        found[f"point-{index}"] = "\n".join(filter(None, lines))
+    return found

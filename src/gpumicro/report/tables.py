@@ -1,0 +1,329 @@
+"""What a report says, as plain rows of text: the one description that console, Markdown and page all render.
+
+Takes the result document alone; formats, but computes nothing beyond ratios of two figures that stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..units import format_fraction, format_interval, format_quantity, format_size
+
+Doc = Mapping[str, Any]
+
+LEVEL_NAMES = {"l1": "L1", "l2": "L2", "l3": "L3", "dram": "DRAM", "shared": "shared memory"}
+
+FLAG_WORDS: Mapping[str, str] = {
+    "correlated": "samples depend on their predecessors; the interval was widened for it",
+    "drift": "the time moved steadily while it was measured",
+    "bimodal": "the times fall into two separate groups (clock states, or a neighbour on the machine)",
+    "target-missed": "the interval was still wider than asked for when the time or sample limit was reached",
+    "not-steady": "the times had not settled when the warm-up limit was reached",
+    "throttled": "the clock was held down by a power or thermal limit",
+    "below-resolution": "too short for the timer to resolve",
+    "unstable": "came out more than 5% different when it was measured again at the end of the run",
+    "above-ceiling": "above the measured ceiling by more than both intervals: either the footprint fits a nearer "
+    "cache, the operations are counted wrongly, or the ceiling's kernel is not the best one",
+    "above-spec": "above the spec peak: either the spec or the count is wrong",
+    "impossible": "above a physical bound: the count, the timer or the output must be wrong",
+    "launch-bound": "most of the time is the cost of starting the work",
+    "cache-resident": "the data fits into a nearer cache, so this is not a figure of that memory",
+}
+SUSPICIOUS = frozenset({"above-ceiling", "above-spec", "impossible", "launch-bound", "cache-resident"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`under`: shown as a second line of the first column where there is little room."""
+
+    name: str
+    right: bool = False
+    under: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table of texts, with remarks below it."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remarks: tuple[str, ...] = field(default=())
+
+    def without_empty(self) -> Table:
+        """The table without the columns that no row fills (never the first)."""
+        keep = [i for i in range(len(self.columns)) if i == 0 or any(row[i] for row in self.rows)]
+        columns = tuple(self.columns[i] for i in keep)
+        return Table(
+            self.key, self.title, columns, tuple(tuple(row[i] for i in keep) for row in self.rows), self.remarks
+        )
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    """ ">achieved" is set flush right, "/flags" may go under the first column."""
+    return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
+
+
+def clean(text: object) -> str:
+    """One printable line: names come from the file, and a file may hold terminal escapes."""
+    return re.sub(
+        r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+|[\ud800-\udfff]", " ", str(text)
+    ).strip()
+
+
+def level_name(level: str | None) -> str:
+    """ "DRAM" for "dram"."""
+    return LEVEL_NAMES.get(level or "", clean(level or "?"))
+
+
+def shown_unit(unit: str, dtype: str | None) -> str:
+    """Integer arithmetic is no floating point: OP/s where the dtype says so."""
+    return "OP/s" if unit == "FLOP/s" and (dtype or "").startswith(("int", "uint")) else unit
+
+
+def quantity(value: float | None, unit: str, ci95: Sequence[float] | None = None) -> str:
+    """The formatted value, "unknown" for None."""
+    return "unknown" if value is None else format_quantity(value, unit, ci95)
+
+
+def interval(value: float | None, ci95: Sequence[float] | None, unit: str) -> str:
+    """The formatted 95% interval without its unit, "-" where there is none."""
+    return "-" if value is None or ci95 is None else format_interval(ci95, value, unit)
+
+
+def fraction(value: float | None) -> str:
+    """A percentage, "-" for None."""
+    return "-" if value is None else format_fraction(value)
+
+
+def threads_text(threads: int | None) -> str:
+    """ "1 thread", "8 threads"."""
+    return "" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
+
+
+def ceiling_name(ceiling: Doc) -> str:
+    """ "DRAM", "float64": what the roof is, without the threads."""
+    return level_name(ceiling["level"]) if ceiling["kind"] == "memory" else clean(ceiling["dtype"])
+
+
+def describe_recipe(ceiling: Doc) -> str:
+    """The recipe and the operand class, which both belong to an arithmetic figure."""
+    parts = [clean(ceiling.get("recipe") or "")]
+    if ceiling["kind"] == "arithmetic" and ceiling.get("operands"):
+        parts.append(f"{clean(ceiling['operands'])} operands")
+    return ", ".join(part for part in parts if part)
+
+
+def ceilings_table(doc: Doc) -> Table:
+    """Every ceiling with its interval and spec peak; other recipes of an arithmetic peak stand in the remarks."""
+    rows, others = [], []
+    reasons: dict[str, list[str]] = {}
+    for ceiling in doc["ceilings"]:
+        unit = shown_unit(ceiling["unit"], ceiling["dtype"])
+        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
+        achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
+        spec = quantity(ceiling["spec"], unit)
+        if ceiling["spec"] is None:
+            reasons.setdefault(clean(ceiling.get("spec_why") or "no reason given"), []).append(ceiling_name(ceiling))
+        flags = ", ".join(map(clean, ceiling["flags"]))
+        share = fraction(ceiling["fraction_of_spec"])
+        rows.append(
+            (
+                name,
+                describe_recipe(ceiling),
+                quantity(achieved, unit, ci95),
+                interval(achieved, ci95, unit),
+                spec,
+                share,
+                flags,
+            )
+        )
+        if ceiling["kind"] == "arithmetic":  # those of memory have tables of their own
+            others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
+    unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
+    columns = _columns("ceiling", "/recipe", ">achieved", ">95% interval", ">spec peak", ">of spec", "/flags")
+    return Table("ceilings", "Ceilings", columns, tuple(rows), (*unknown, *others)).without_empty()
+
+
+def _alternative(name: str, other: Doc, unit: str) -> str:
+    value = quantity(other["achieved"], unit, other.get("ci95"))
+    return f"{name}, also measured: {clean(other['recipe'])} {value}."
+
+
+def ridge_table(doc: Doc) -> Table:
+    """Ridge points: the intensity from which on arithmetic bounds."""
+    rows = []
+    for ridge in doc.get("ridge_points", []):
+        value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
+        rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), str(ridge.get("threads") or ""),
+                     quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
+    columns = _columns("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
+    return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
+
+
+def points_table(doc: Doc) -> Table:
+    """Points against what they could attain at their intensity; of the stream kernels only those that are flagged.
+
+    A stream kernel is its level's bandwidth over again, which has a table of its own.
+    """
+    rows = []
+    for point in doc["points"]:
+        if point.get("kind") == "stream" and not set(point["flags"]) & SUSPICIOUS:
+            continue
+        unit = shown_unit("FLOP/s", point.get("dtype"))
+        value, ci95 = point["flop_per_s"], point.get("ci95")
+        bound = point["bound_by"]
+        rows.append((
+            clean(point["name"]),
+            quantity(point["intensity_flop_per_byte"], "FLOP/B").removesuffix(" FLOP/B"),
+            quantity(value, unit, ci95),
+            interval(value, ci95, unit),
+            LEVEL_NAMES.get(bound, clean(bound)) if bound else "-",
+            fraction(point["fraction_of_attainable"]),
+            ", ".join(map(clean, point["flags"])),
+        ))  # fmt: skip
+    columns = _columns("point", ">FLOP/B", ">achieved", ">95% interval", "bound by", ">of roof", "/flags")
+    return Table("points", "Points under the roof", columns, tuple(rows)).without_empty()
+
+
+def sustained_table(doc: Doc) -> Table:
+    """First seconds beside the settled figure."""
+    rows, remarks = [], []
+    ceilings = {c.get("id"): c for c in doc["ceilings"]}
+    for held in doc.get("sustained", []):
+        ceiling = ceilings.get(held["ceiling"])
+        unit = shown_unit(ceiling["unit"], ceiling["dtype"]) if ceiling else ""
+        name = ceiling_name(ceiling) if ceiling else clean(held["ceiling"])
+        first, settled = held["first"], held["settled"]
+        change = settled["value"] / first["value"] - 1 if first["value"] else None
+        rows.append((
+            name, format_quantity(held["seconds"], "s"), quantity(first["value"], unit, first["ci95"]),
+            quantity(settled["value"], unit, settled["ci95"]), interval(settled["value"], settled["ci95"], unit),
+            "-" if change is None else f"{100 * change:+.1f}%",
+        ))  # fmt: skip
+        remarks += [
+            f"{what} unknown: {clean(held[key])}."
+            for key, what in (("clock_hz_why", "Clock"), ("power_w_why", "Power"))
+            if held.get(key)
+        ]
+    columns = _columns("ceiling", ">held for", ">first seconds", ">settled", ">95% interval", ">change")
+    return Table("sustained", "Sustained", columns, tuple(rows), tuple(dict.fromkeys(remarks)))
+
+
+def latency_table(doc: Doc) -> Table:
+    """What is judged by its time: the pointer chase at each level, the cost of a launch."""
+    rows = []
+    for item in doc["measurements"]:
+        latency = item.get("latency_s")
+        if latency and latency["estimate"] is not None:
+            flags = ", ".join(map(clean, (item["timing"] or {}).get("flags", [])))
+            value, ci95 = latency["estimate"], latency["ci95"]
+            where = level_name(item["level"]) if item.get("level") else ""
+            size = ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items())
+            times = (quantity(value, "s", ci95), interval(value, ci95, "s"))
+            rows.append((clean(item["kernel"]), where, size, threads_text(item["threads"]), *times, flags))
+    columns = _columns("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
+    return Table("latency", "Latency", columns, tuple(rows)).without_empty()
+
+
+def measurements_table(doc: Doc) -> Table:
+    """Every measurement, timed or not."""
+    rows = []
+    for item in doc["measurements"]:
+        time, timing = item["time_s"], item["timing"] or {}
+        rate = _headline(item)
+        rows.append((
+            clean(item["id"]),
+            quantity(time["estimate"], "s", time["ci95"]) if time else "-",
+            interval(time["estimate"], time["ci95"], "s") if time else "-",
+            rate, str(timing.get("n", "-")), clean(timing.get("stop_reason", "-")),
+            item["status"] if item["status"] != "ok" else ", ".join(map(clean, timing.get("flags", []))),
+        ))  # fmt: skip
+    columns = _columns("measurement", ">time", ">95% interval", ">rate", ">samples", "stopped by", "status, flags")
+    return Table("measurements", "Measurements", columns, tuple(rows)).without_empty()
+
+
+def _headline(item: Doc) -> str:
+    """The rate that the kernel is judged by: bytes where it streams, FLOP where it computes."""
+    order = (("flop_per_s", "FLOP/s"), ("bandwidth_bytes_per_s", "B/s"))
+    for key, unit in order if item["traffic"] != "exact" else reversed(order):
+        rate = item[key]
+        if rate and rate["estimate"] is not None:
+            return format_quantity(rate["estimate"], shown_unit(unit, item["dtype"]), rate["ci95"])
+    return "-"
+
+
+def unmeasured(doc: Doc) -> list[str]:
+    """One line for each failed or skipped measurement."""
+    return [
+        f"{clean(item['id'])}: {item['status']}: {clean(item.get('error') or item.get('reason') or 'no reason given')}"
+        for item in doc["measurements"]
+        if item["status"] != "ok"
+    ]
+
+
+def flags_used(doc: Doc) -> list[str]:
+    """Every flag in the document, in the order of the vocabulary, then unknown ones."""
+    seen: set[str] = set()
+    for item in (*doc["ceilings"], *doc["points"]):
+        seen.update(item["flags"])
+    for item in doc["measurements"]:
+        seen.update((item["timing"] or {}).get("flags", []))
+    return [flag for flag in FLAG_WORDS if flag in seen] + sorted(seen - set(FLAG_WORDS))
+
+
+def flag_words(doc: Doc) -> list[tuple[str, str]]:
+    """(flag, what it means) for the flags that occur."""
+    return [(clean(flag), FLAG_WORDS.get(flag, "not known to this version of gpumicro")) for flag in flags_used(doc)]
+
+
+def headline(doc: Doc) -> list[str]:
+    """What was measured, when, by what: two or three lines."""
+    devices = "; ".join(_device_words(device) for device in doc["devices"]) or "no device"
+    mode = (doc.get("settings") or {}).get("mode")
+    when = f"{clean(doc['created'])}, gpumicro {clean(doc['gpumicro_version'])}{f', {clean(mode)} run' if mode else ''}"
+    return [devices, when, *warnings(doc)]
+
+
+def warnings(doc: Doc) -> list[str]:
+    """What a reader must know before any figure."""
+    lines = []
+    if doc["emulated"]:
+        lines.append("EMULATED: no real hardware was measured; the times mean nothing.")
+    if doc["interrupted"]:
+        lines.append("INTERRUPTED: the run was stopped; only what was measured until then is shown.")
+    return lines
+
+
+def _device_words(device: Doc) -> str:
+    cores, virtual = device.get("cores"), device.get("virtual")
+    what = "SM" if device["kind"] != "cpu" else "core"
+    parts = [clean(device["name"])]
+    if cores:
+        parts.append(f"{cores} {what}{'s' if cores != 1 else ''}")
+    if device.get("memory_bytes"):
+        parts.append(f"{format_size(device['memory_bytes'])} memory")
+    if virtual:
+        parts.append(f"virtual machine ({clean(virtual)})")
+    return ", ".join(parts)
+
+
+def remarks(doc: Doc) -> list[str]:
+    """Verdicts, then notes."""
+    verdicts = [
+        f"{'passed' if v['passed'] else 'FAILED'}: {clean(v['name'])}: {clean(v['text'])}"
+        for v in doc.get("verdicts", [])
+    ]
+    return [*verdicts, *map(clean, doc.get("notes", []))]
+
+
+def all_tables(doc: Doc) -> Iterable[Table]:
+    """The tables that have rows, in the order of a report."""
+    from .bandwidth import bandwidth_tables
+
+    made = (ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc))
+    return (table for table in (*made, sustained_table(doc)) if table.rows)

@@ -1,0 +1,200 @@
+"""Takes the measurements of a roofline run and puts the result document together.
+
+The story is `Survey.run`: for each device, for each group of the plan: prepare, verify, measure interleaved, record.
+Whatever was recorded when a run is interrupted is still in `document()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import backends, explain, model, result
+from .backends.base import Backend, Check, Prepared
+from .device import Device
+from .errors import BackendUnavailable, GpumicroError, UsageError, unknown
+from .measure import Measurement, MeasurementsInterrupted, measure_together
+from .peaks.sheet import Sheet, sheet_for
+from .plan import Group, Item, Mode, Plan, make_plan, repeat_group
+from .spec import DTYPE_ALIASES, ITEMSIZE, OperandClass
+from .sustain import Sustained, sustain
+from .watch import Watch
+
+Progress = Callable[[float, float, str], None]  # seconds done, seconds in all, what is measured now
+
+MODES: tuple[Mode, ...] = ("quick", "default", "thorough")
+
+
+def parse_dtypes(names: Sequence[str]) -> tuple[str, ...]:
+    """NumPy's names from names and aliases ("f64", "bf16"), commas allowed; UsageError for an unknown one."""
+    found = []
+    for name in (part.strip() for text in names for part in text.split(",")):
+        dtype = DTYPE_ALIASES.get(name, name)
+        if dtype not in ITEMSIZE:
+            raise UsageError(unknown("dtype", name, [*ITEMSIZE, *DTYPE_ALIASES]))
+        found.append(dtype)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class _Target:
+    backend: Backend
+    device: Device
+    plan: Plan
+    sheet: Sheet
+    watch: Watch
+    records: list[dict[str, Any]] = field(default_factory=list)
+    sustained: list[Sustained] = field(default_factory=list)
+
+    def conditions(self) -> explain.Conditions:
+        return explain.Conditions(self.watch.clock_hz, self.watch.steal_fraction, self.sheet)
+
+
+class Survey:
+    """One roofline run. Build it, read `seconds`, call `run()`, take `document()`."""
+
+    def __init__(
+        self, *, device: str = "auto", backend: str = "auto", dtypes: Sequence[str] = (), mode: Mode = "default",
+        operands: OperandClass = "uniform", spec: str | None = None, sustained_s: float = 0.0,
+        argv: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.mode, self.operands, self.sustained_s, self.argv = mode, operands, sustained_s, tuple(argv)
+        self.dtypes = parse_dtypes(dtypes)
+        self.interrupted = False
+        self.notes: list[str] = []
+        self.targets: list[_Target] = []
+        chosen, skipped = backends.resolve(device, backend)
+        self.notes += [f"Backend {name} was passed over: {reason}." for name, reason in skipped]
+        for engine, dev in chosen:
+            plan = make_plan(
+                dev, engine, mode=mode, dtypes=self.dtypes, operands=operands,
+            )  # fmt: skip
+            self.targets.append(_Target(engine, dev, plan, sheet_for(dev, spec), Watch()))
+
+    @property
+    def seconds(self) -> float:
+        """About how long `run` will take."""
+        return sum(t.plan.seconds + self._sustained_seconds(t) for t in self.targets)
+
+    def _sustained_seconds(self, target: _Target) -> float:
+        roofs = len(target.device.levels) + 2
+        return self.sustained_s * roofs
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Measure everything that was planned. A failed kernel is recorded and the run goes on."""
+        done = 0.0
+        for target in self.targets:
+            self._record_skipped(target)
+            with target.watch:
+                for group in self._groups(target):
+                    if progress:
+                        progress(done, max(self.seconds, done + group.seconds), group.title)
+                    self._run_group(target, group)
+                    done += group.seconds
+                if self.sustained_s:
+                    self._run_sustained(target, progress, done)
+        if progress:
+            progress(self.seconds, self.seconds, "done")
+
+    def _groups(self, target: _Target) -> Iterator[Group]:
+        yield from target.plan.groups
+        if again := repeat_group(target.plan, model.ceilings(target.records)):
+            yield again
+
+    def _record_skipped(self, target: _Target) -> None:
+        for item, reason in target.plan.skipped:
+            self._record(target, item, None, None, status="skipped", reason=reason)
+
+    def _run_group(self, target: _Target, group: Group) -> None:
+        with ExitStack() as stack:
+            ready: list[tuple[Item, Prepared, Check]] = []
+            for item in group.items:
+                try:
+                    prepared = target.backend.prepare(item.spec, item.problem, item.execution, target.device)
+                    stack.callback(prepared.close)
+                    ready.append((item, prepared, prepared.verify()))
+                except BackendUnavailable as error:
+                    self._record(target, item, None, None, status="skipped", reason=str(error))
+                except GpumicroError as error:
+                    self._record(target, item, None, None, status="failed", error=str(error))
+            try:
+                taken: Sequence[Measurement | None] = measure_together([p for _, p, _ in ready], group.policy)
+            except MeasurementsInterrupted as stop:
+                self._record_all(target, group, ready, stop.partial)
+                raise
+            self._record_all(target, group, ready, taken)
+
+    def _record_all(
+        self, target: _Target, group: Group, ready: Sequence[tuple[Item, Prepared, Check]],
+        taken: Sequence[Measurement | None],
+    ) -> None:  # fmt: skip
+        for (item, prepared, check), measurement in zip(ready, taken, strict=True):
+            if measurement is not None:
+                facts = dict(prepared.facts)
+                self._record(target, item, measurement, check, facts=facts, repeat=group.repeat)
+
+    def _record(
+        self, target: _Target, item: Item, measurement: Measurement | None, check: Check | None, *,
+        repeat: bool = False, **more: Any,
+    ) -> None:  # fmt: skip
+        record = result.measurement_record(
+            item.spec, item.problem, item.execution, target.device.id, target.backend.name, measurement, check,
+            level=item.level, **more,
+        )  # fmt: skip
+        if repeat:
+            record["repeat_of"] = record["id"]
+            record["id"] += "#repeat"
+        target.records.append(record)
+
+    def _run_sustained(self, target: _Target, progress: Progress | None, done: float) -> None:
+        items = {item.id: item for group in target.plan.groups for item in group.items}
+        ceilings = model.ceilings(target.records)
+        for ceiling in [*model.roofs(ceilings, "arithmetic"), *model.roofs(ceilings, "memory")]:
+            item = items[ceiling["measurement"]]
+            if progress:
+                progress(done, max(self.seconds, done + self.sustained_s), f"sustained {ceiling['id']}")
+            with target.backend.prepare(item.spec, item.problem, item.execution, target.device) as prepared:
+                work_per_run = item.spec.flops(item.problem) if ceiling["kind"] == "arithmetic" else (
+                    item.spec.bytes_moved(item.problem)
+                )  # fmt: skip
+                target.sustained.append(sustain(prepared.work, self.sustained_s, work_per_run, ceiling["id"]))
+            done += self.sustained_s
+
+    def _spec_record(self) -> dict[str, Any]:
+        records = {target.device.id: dict(target.sheet.record) for target in self.targets}
+        return next(iter(records.values())) if len(records) == 1 else {"name": "several devices", "devices": records}
+
+    def document(self) -> dict[str, Any]:
+        """The result so far, in the shape of schema/result-1.json."""
+        records = [record for target in self.targets for record in target.records]
+        ceilings: list[dict[str, Any]] = []
+        gaps: list[dict[str, Any]] = []
+        for target in self.targets:
+            mine = model.ceilings(target.records)
+            conditions = target.conditions()
+            model.attach_spec(mine, target.sheet, conditions.clock_hz)
+            gaps += explain.explain(mine, target.records, conditions)
+            ceilings += mine
+        points = model.points(ceilings, records)
+        notes = [*self.notes, *(note for target in self.targets for note in target.plan.notes)]
+        return result.document(
+            argv=self.argv,
+            interrupted=self.interrupted,
+            devices=[target.device for target in self.targets],
+            measurements=records,
+            ceilings=ceilings,
+            ridge_points=model.ridge_points(ceilings),
+            points=points,
+            spec=self._spec_record(),
+            gap=gaps,
+            sustained=[s.to_json() for target in self.targets for s in target.sustained],
+            conditions=[target.watch.to_json(target.device.id) for target in self.targets],
+            verdicts=model.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets]),
+            notes=notes,
+            settings={
+                "mode": self.mode, "dtype": list(self.dtypes), "operands": self.operands,
+                "sustained_s": self.sustained_s,
+            },
+        )  # fmt: skip

@@ -1,0 +1,89 @@
+"""What the machine did while it was measured: clock under load, and who else used the CPUs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROC_STAT = Path("/proc/stat")
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Seconds of all CPUs since boot, from /proc/stat's first line (proc(5)), and of this process."""
+
+    all_s: float
+    idle_s: float
+    steal_s: float
+    own_s: float
+
+    @classmethod
+    def parse(cls, text: str, own_s: float) -> Ticks | None:
+        """None where the line does not have them."""
+        fields = text.partition("\n")[0].split()
+        if len(fields) < 9 or fields[0] != "cpu":
+            return None
+        # user nice system idle iowait irq softirq steal
+        seconds = [int(field) / CLOCK_TICKS_PER_S for field in fields[1:9]]
+        return cls(sum(seconds), seconds[3] + seconds[4], seconds[7], own_s)
+
+    @classmethod
+    def now(cls) -> Ticks | None:
+        try:
+            text = PROC_STAT.read_text()
+        except OSError:
+            return None
+        mine = os.times()
+        return cls.parse(text, mine.user + mine.system)
+
+
+class Watch:
+    """A context manager around a run. Each figure is None, with a reason under `<name>_why`, where it can't be had.
+
+    clock_hz: of one core, from a chain of dependent adds. steal_fraction: of all CPU time, given to others by the
+    hypervisor. others_fraction: of all CPU time, used by other processes of this machine.
+    """
+
+    FIGURES = ("clock_hz", "steal_fraction", "others_fraction")
+
+    def __init__(self) -> None:
+        self.clock_hz: float | None = None
+        self.steal_fraction: float | None = None
+        self.others_fraction: float | None = None
+        self.why = dict.fromkeys(self.FIGURES, "not measured yet")
+        self._before: Ticks | None = None
+
+    def __enter__(self) -> Watch:
+        from ._core import cpu
+
+        self._before = Ticks.now()
+        self.clock_hz = cpu.clock_hz() or None
+        if self.clock_hz is None:
+            self.why["clock_hz"] = "no chain of adds is written for this architecture"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.see(self._before, Ticks.now())
+
+    def see(self, before: Ticks | None, after: Ticks | None) -> None:
+        """Take the shares of what lies between two readings."""
+        if before is None or after is None or after.all_s <= before.all_s:
+            self.why |= dict.fromkeys(self.FIGURES[1:], f"{PROC_STAT} does not tell")
+            return
+        all_s = after.all_s - before.all_s
+        busy_s = all_s - (after.idle_s - before.idle_s)
+        steal_s = after.steal_s - before.steal_s
+        self.steal_fraction = steal_s / all_s
+        self.others_fraction = max(0.0, busy_s - steal_s - (after.own_s - before.own_s)) / all_s
+
+    def to_json(self, device: str) -> dict[str, Any]:
+        """JSON-ready, each missing value with its reason."""
+        out: dict[str, Any] = {"device": device}
+        for name in self.FIGURES:
+            out[name] = getattr(self, name)
+            if out[name] is None:
+                out[f"{name}_why"] = self.why[name]
+        return out

@@ -1,0 +1,138 @@
+"""The roofline model on hand-made records: every figure here can be checked with pencil and paper."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from machines import FakeSheet, figure, gemm, machine_records
+
+from gpumicro import model
+from gpumicro.errors import UsageError
+
+
+@pytest.fixture
+def machine() -> list[dict[str, Any]]:
+    return machine_records()
+
+
+def test_the_best_kernel_is_the_ceiling_and_the_others_stay_beside_it(machine: list[dict[str, Any]]) -> None:
+    dram = next(c for c in model.memory_ceilings(machine) if c["level"] == "dram" and c["scope"] == "roof")
+    assert dram["achieved"] == 20e9
+    assert dram["recipe"] == "stream.triad nontemporal"
+    assert [a["achieved"] for a in dram["alternatives"]] == [18e9, 15e9]
+
+
+def test_one_thread_is_shown_but_is_no_roof(machine: list[dict[str, Any]]) -> None:
+    shown = [(c["kind"], c["threads"]) for c in model.ceilings(machine) if c["scope"] == "shown"]
+    assert ("memory", 1) in shown
+    assert all(c["threads"] == 2 for c in model.roofs(model.ceilings(machine), "arithmetic"))
+
+
+def test_the_roof_is_the_fma_recipe_and_the_faster_mix_is_shown(machine: list[dict[str, Any]]) -> None:
+    peaks = [c for c in model.arithmetic_ceilings(machine) if c["threads"] == 2]
+    assert [(c["scope"], c["achieved"]) for c in peaks] == [("roof", 100e9), ("shown", 150e9)]
+    assert len({c["id"] for c in model.ceilings(machine)}) == len(model.ceilings(machine))
+
+
+def test_ridge_points_are_peak_over_bandwidth(machine: list[dict[str, Any]]) -> None:
+    ridges = {r["memory"]: r["intensity_flop_per_byte"] for r in model.ridge_points(model.ceilings(machine))}
+    assert ridges == pytest.approx({"l2": 1.0, "dram": 5.0})
+
+
+@pytest.mark.parametrize(
+    ("intensity", "level", "expected", "bound_by"),
+    [
+        (1.0, "dram", 20e9, "dram"),
+        (5.0, "dram", 100e9, "float64"),
+        (50.0, "dram", 100e9, "float64"),
+        (0.5, "l2", 50e9, "l2"),
+        (None, "dram", 100e9, "float64"),
+    ],
+)
+def test_attainable_is_the_lower_of_slope_and_flat(
+    machine: list[dict[str, Any]], intensity: float | None, level: str, expected: float, bound_by: str
+) -> None:
+    bound = model.attainable(model.ceilings(machine), intensity, level=level)
+    assert bound.attainable.estimate == pytest.approx(expected)
+    assert bound.bound_by == bound_by
+
+
+def test_an_unmeasured_level_or_dtype_is_a_usage_error_that_names_what_is_there(machine: list[dict[str, Any]]) -> None:
+    ceilings = model.ceilings(machine)
+    with pytest.raises(UsageError, match=r"'l9'.*l2, dram"):
+        model.attainable(ceilings, 1.0, level="l9")
+    with pytest.raises(UsageError, match=r"'int8'.*float64"):
+        model.attainable(ceilings, 1.0, dtype="int8")
+
+
+def test_a_point_above_its_ceiling_by_more_than_both_intervals_is_flagged_with_causes(
+    machine: list[dict[str, Any]],
+) -> None:
+    ceilings = model.ceilings([*machine[:6], machine[7]])  # without the faster recipe
+    (fine,) = (p for p in model.points(ceilings, [gemm(101e9)]) if p["kind"] == "gemm")
+    (above,) = (p for p in model.points(ceilings, [gemm(104e9)]) if p["kind"] == "gemm")
+    assert fine["flags"] == []
+    assert above["flags"] == ["above-ceiling"]
+    assert "cache" in " ".join(above["causes"])
+
+
+def test_a_faster_recipe_covers_a_point_above_the_fma_roof(machine: list[dict[str, Any]]) -> None:
+    (point,) = model.points(model.ceilings(machine), [gemm(120e9)])
+    assert point["flags"] == []
+    assert point["fraction_of_attainable"] == pytest.approx(1.2)
+
+
+def test_kernels_without_flop_make_no_point(machine: list[dict[str, Any]]) -> None:
+    names = [p["name"] for p in model.points(model.ceilings(machine), machine)]
+    assert not any("read" in name for name in names)
+    assert any("triad" in name for name in names)
+
+
+@pytest.mark.parametrize(("clock_hz", "blamed"), [(3.5e9, "the spec is wrong"), (2.0e9, "the measurement or")])
+def test_a_ceiling_above_its_spec_says_which_of_the_two_is_wrong(
+    machine: list[dict[str, Any]], clock_hz: float, blamed: str
+) -> None:
+    ceilings = model.ceilings(machine)
+    model.attach_spec(ceilings, FakeSheet(90e9), clock_hz)
+    roof = model.roofs(ceilings, "arithmetic")[0]
+    assert roof["fraction_of_spec"] == pytest.approx(100 / 90)
+    assert "above-spec" in roof["flags"]
+    assert roof["causes"][0].startswith(blamed)
+    assert not next(v for v in model.verdicts(ceilings, [], machine) if v["name"] == "physical bounds")["passed"]
+
+
+def test_one_thread_is_set_against_its_share_of_the_spec(machine: list[dict[str, Any]]) -> None:
+    ceilings = model.ceilings(machine)
+    model.attach_spec(ceilings, FakeSheet(90e9), 3e9)
+    one = next(c for c in ceilings if c["threads"] == 1 and c["kind"] == "arithmetic")
+    assert one["spec"] == 45e9
+
+
+def test_a_ceiling_that_moved_by_the_end_of_the_run_is_unstable(machine: list[dict[str, Any]]) -> None:
+    first = machine[5]
+    again = {**first, "id": first["id"] + "#repeat", "repeat_of": first["id"], "flop_per_s": figure(80e9)}
+    ceilings = model.ceilings([*machine, again])
+    roof = model.roofs(ceilings, "arithmetic")[0]
+    assert roof["achieved"] == 100e9  # the repeat is evidence, not a second chance
+    assert roof["repeat"]["ratio"] == pytest.approx(0.8)
+    assert roof["flags"] == ["unstable"]
+
+
+def test_a_failed_measurement_fails_the_first_verdict(machine: list[dict[str, Any]]) -> None:
+    bad = {**gemm(1e9), "status": "failed", "error": "wrong output at index 3"}
+    first = model.verdicts([], [], [*machine, bad])[0]
+    assert not first["passed"]
+    assert "index 3" in first["text"]
+
+
+def test_a_users_point_faster_than_the_roof_is_impossible(machine: list[dict[str, Any]]) -> None:
+    bound = model.attainable(model.ceilings(machine), 1.0)
+    seen = SimpleNamespace(estimate_s=1e-3, ci95_s=(0.99e-3, 1.01e-3), flags=("drift",))
+    point = model.user_point(bound, seen, flops=30e6, moved=30e6, name="mine", level="dram", dtype="float64")
+    assert point["flags"] == ["drift", "impossible"]
+    assert point["time_at_roof_s"] == pytest.approx(1.5e-3)
+    half = model.user_point(bound, seen, flops=10e6, moved=10e6, name="mine", level="dram", dtype="float64")
+    assert half["fraction_of_attainable"] == pytest.approx(0.5)
+    assert half["flags"] == ["drift"]
