@@ -291,9 +291,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="one thread only, GEMM at 1,024")
     parser.add_argument("--only", choices=("triad", "l1", "fma", "gemm"), help="one family")
+    parser.add_argument("--threads", type=int, help="of the DRAM triad and the GEMM; both one and all without it")
     options = parser.parse_args()
     every = len(topology.current_affinity())
-    threads = (1,) if options.quick or every == 1 else (1, every)
+    threads = (options.threads,) if options.threads else (1,) if options.quick or every == 1 else (1, every)
     met = True
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
