@@ -26,9 +26,9 @@ for variable in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # they would cripple
     if os.environ.pop(variable, None):
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
-import numpy as np
+import numpy as np  # noqa: E402  after the environment is clean: OpenBLAS reads it when it is loaded
 
-from gpumicro import backends, topology
+from gpumicro import backends, topology  # noqa: E402
 
 TRIAD = r"""
 #include <stdlib.h>
@@ -130,7 +130,7 @@ def build(folder: Path, name: str, source: str, *flags: str) -> Path | None:
 
 
 def own(name: str, repeats: int, best_of: int, **arguments: object) -> Rate:
-    """Rate of one of our kernels: the best of `best_of` spans of `repeats` runs, as the peers take the best of theirs."""
+    """Rate of one of our kernels: the best of `best_of` spans of `repeats` runs, as the peers take their best."""
     prepared = backends.prepare(name, **arguments)  # type: ignore[arg-type]
     prepared.verify()
     amount = prepared.spec.bytes_moved(prepared.problem)

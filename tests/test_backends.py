@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumicro import backends, topology
+from gpumicro import backends, limits, topology
 from gpumicro.backends import Availability
 from gpumicro.backends.cpu import CpuBackend
 from gpumicro.errors import BackendUnavailable, OutOfMemory, UsageError
@@ -58,7 +58,7 @@ def test_what_does_not_exist_is_refused(kernel: str, arguments: dict[str, int], 
 
 
 def test_too_much_memory_is_refused_before_any_is_touched() -> None:
-    available = topology.memory_available()
+    available = limits.memory_available()
     if available is None:
         pytest.skip("this system does not tell how much memory is free")
     with pytest.raises(OutOfMemory, match="MiB may be used"):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections import Counter
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,3 +162,29 @@ def test_the_baseline_uses_no_wider_registers_than_it_may() -> None:
     code = instructions(kernel.code_address)
     assert any("xmm" in operands for _, _, operands in code)
     assert not any("ymm" in operands or mnemonic.startswith("v") for _, mnemonic, operands in code)
+
+
+@pytest.mark.parametrize("family", ["stream", "peak", "gemm", "mixed"])
+def test_no_code_of_one_isa_can_replace_another_s(family: str, tmp_path: Path) -> None:
+    """A weak symbol compiled with AVX2 could be the copy that the linker keeps for all: there must be none."""
+    source = Path(__file__).parents[1] / "csrc/cpu/isa" / f"{family}.cpp"
+    compiler = shutil.which("g++")
+    if not source.exists() or compiler is None or shutil.which("nm") is None:
+        pytest.skip("needs the source tree, g++ and nm")
+    built = tmp_path / "isa.o"
+    flags = [
+        "-std=c++17",
+        "-O1",
+        "-mavx2",
+        "-mfma",
+        "-DGM_ISA=isa_avx2",
+        "-DGM_VECTOR_BYTES=32",
+        f"-I{source.parents[2]}",
+    ]
+    subprocess.run([compiler, *flags, "-c", str(source), "-o", str(built)], check=True, capture_output=True)
+    listed = subprocess.run(["nm", "-C", "--defined-only", str(built)], capture_output=True, text=True, check=True)
+    symbols = [line.split(maxsplit=2)[1:] for line in listed.stdout.splitlines()]
+    assert not [name for kind, name in symbols if kind in "VWu"]
+    outside = [name for kind, name in symbols if kind.isupper()]
+    assert outside
+    assert all(name.startswith("gm::cpu::isa_avx2::") for name in outside)

@@ -10,7 +10,7 @@ import pytest
 import gpumicro
 
 ROOMS = (
-    "errors", "units", "device", "spec", "_core", "topology", "environment", "peaks", "kernels", "stats",
+    "errors", "units", "device", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels", "stats",
     "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
     "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumicro import topology
+from gpumicro import limits, topology
 from gpumicro.device import Device
 
 
@@ -113,17 +113,17 @@ def test_the_least_cgroup_limit_of_the_hierarchy_counts(tmp_path: Path, version:
         }
     plant(tmp_path, files)
     assert group.is_dir()
-    assert topology.cpu_quota(tmp_path) == 1.5
-    assert topology.memory_limit(tmp_path) == 256 << 20
-    assert topology.memory_available(tmp_path) == (256 - 100 + 40) << 20
+    assert limits.cpu_quota(tmp_path) == 1.5
+    assert limits.memory_limit(tmp_path) == 256 << 20
+    assert limits.memory_available(tmp_path) == (256 - 100 + 40) << 20
     assert topology.discover(tmp_path, range(8)).memory_bytes == 256 << 20
 
 
 def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
     smt_machine(tmp_path)
-    assert topology.memory_limit(tmp_path) == 1 << 30
-    assert topology.memory_available(tmp_path) == 512 << 20
-    assert topology.cpu_quota(tmp_path) is None
+    assert limits.memory_limit(tmp_path) == 1 << 30
+    assert limits.memory_available(tmp_path) == 512 << 20
+    assert limits.cpu_quota(tmp_path) is None
 
 
 def test_an_empty_tree_gives_a_marked_guess_and_reasons(tmp_path: Path) -> None:

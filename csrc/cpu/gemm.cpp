@@ -1,6 +1,8 @@
-// Tiled GEMM on a team: C (m x n) = A (m x k) B (k x n), all row-major. The team packs a panel of B together; each
-// thread then packs its own blocks of A and computes its own part of C.
+// Tiled GEMM on a team: C (m x n) = A (m x k) B (k x n), all row-major. The team packs a panel of B together; then each
+// thread takes one part of C after the other, packs its block of A and computes it. Parts are handed out as threads
+// come for them: a thread that lost time (to another process, or on a slower core) gets fewer.
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <stdexcept>
 
@@ -30,7 +32,7 @@ const GemmTable<T>& part(const Table& table) {
 
 struct Plan {
     std::int64_t mc, kc, nc;  // a block of A is mc x kc, a panel of B kc x nc
-    int rows, columns;        // the team as a grid over C
+    int blocks, columns;      // parts of C beside one panel: blocks of rows times strips of columns
 };
 
 template <class T>
@@ -62,7 +64,7 @@ class Gemm : public Kernel {
     std::string recipe() const override {
         return "register tile " + std::to_string(tile_.mr) + " x " + std::to_string(tile_.nr) + ", blocks m " +
                std::to_string(plan_.mc) + ", k " + std::to_string(plan_.kc) + ", n " + std::to_string(plan_.nc) +
-               ", threads " + std::to_string(plan_.rows) + " x " + std::to_string(plan_.columns);
+               ", parts " + std::to_string(plan_.blocks) + " x " + std::to_string(plan_.columns);
     }
     const Mapping* mapping() const override { return &arrays_->mapping(); }
     const void* code() const override { return reinterpret_cast<const void*>(tile_.block); }
@@ -75,19 +77,16 @@ class Gemm : public Kernel {
         Plan plan{};
         plan.kc = even_part(k_, std::max<std::int64_t>(caches.l1 / 2 / (tile_.nr * item), 32), 1);
         plan.nc = even_part(n_, std::max<std::int64_t>(caches.l3 / (plan.kc * item), tile_.nr), tile_.nr);
-        std::int64_t least = std::numeric_limits<std::int64_t>::max();
-        for (int rows = team_.size(); rows >= 1; --rows) {
-            if (team_.size() % rows != 0) continue;
-            const int columns = team_.size() / rows;
-            const std::int64_t height = ceil_div(ceil_div(m_, tile_.mr), rows) * tile_.mr;
-            const std::int64_t width = ceil_div(ceil_div(std::min(plan.nc, n_), tile_.nr), columns) * tile_.nr;
-            if (height * width >= least) continue;
-            least = height * width;
-            plan.rows = rows;
-            plan.columns = columns;
-        }
-        plan.mc = even_part(ceil_div(ceil_div(m_, tile_.mr), plan.rows) * tile_.mr, caches.l2 / 2 / (plan.kc * item),
-                            tile_.mr);
+        // Several parts for each thread; strips only where there are too few rows, as each packs its block of A again.
+        const std::int64_t threads = team_.size(), least = threads == 1 ? 1 : 6 * threads;
+        const std::int64_t fits = caches.l2 / 2 / (plan.kc * item);
+        const std::int64_t most = std::min(fits, std::max<std::int64_t>(m_ / least, 4 * tile_.mr));
+        const std::int64_t whole = std::max(most / tile_.mr * tile_.mr, static_cast<std::int64_t>(tile_.mr));
+        const std::int64_t blocks = round_up(std::max<std::int64_t>(ceil_div(m_, whole), 1), threads);
+        plan.mc = std::max<std::int64_t>(round_up(ceil_div(m_, blocks), tile_.mr), tile_.mr);
+        plan.blocks = static_cast<int>(std::max<std::int64_t>(ceil_div(m_, plan.mc), 1));
+        const std::int64_t tiles = std::max<std::int64_t>(ceil_div(std::min(plan.nc, n_), tile_.nr), 1);
+        plan.columns = static_cast<int>(std::clamp<std::int64_t>(least / plan.blocks, 1, tiles));
         return plan;
     }
 
@@ -98,29 +97,35 @@ class Gemm : public Kernel {
     }
 
     void multiply(int thread) {
-        const T *a = arrays_->as<T>(1), *b = arrays_->as<T>(2);
-        T* c = arrays_->as<T>(0);
+        const T* b = arrays_->as<T>(2);
         T* panel = reinterpret_cast<T*>(packed_.data());
-        T* block = reinterpret_cast<T*>(packed_.data() + panel_bytes_ + block_bytes_ * thread);
-        const Slice rows = share(m_, tile_.mr, thread / plan_.columns, plan_.rows);
         for (std::int64_t j = 0; j < n_; j += plan_.nc) {
             const std::int64_t width = std::min(plan_.nc, n_ - j);
-            const Slice columns = share(width, tile_.nr, thread % plan_.columns, plan_.columns);
-            if (k_ == 0) fill_zero(c + j, rows, columns);
+            if (k_ == 0 && thread == 0) fill_zero(arrays_->as<T>(0) + j, {0, m_}, {0, width});
             for (std::int64_t p = 0; p < k_; p += plan_.kc) {
                 const std::int64_t depth = std::min(plan_.kc, k_ - p);
                 const Slice packing = share(width, tile_.nr, thread, team_.size());
                 tile_.pack_b(b + p * n_ + j + packing.begin, n_, depth, packing.size(), panel + packing.begin * depth);
+                if (thread == 0) next_ = 0;  // everybody is between the barriers around the parts
                 Team::barrier();
-                for (std::int64_t i = rows.begin; i < rows.end; i += plan_.mc) {
-                    const std::int64_t height = std::min(plan_.mc, rows.end - i);
-                    tile_.pack_a(a + i * k_ + p, k_, height, depth, block);
-                    tile_.block(block, panel + columns.begin * depth, height, columns.size(), depth,
-                                c + i * n_ + j + columns.begin, n_, p > 0);
+                for (int part = next_++; part < plan_.blocks * plan_.columns; part = next_++) {
+                    compute(thread, part, panel, j, width, p, depth);
                 }
                 Team::barrier();
             }
         }
+    }
+
+    // One part of C beside the panel that holds rows p to p + depth and columns j to j + width of B.
+    void compute(int thread, int part, const T* panel, std::int64_t j, std::int64_t width, std::int64_t p,
+                 std::int64_t depth) {
+        T* block = reinterpret_cast<T*>(packed_.data() + panel_bytes_ + block_bytes_ * thread);
+        const std::int64_t i = part / plan_.columns * plan_.mc, height = std::min(plan_.mc, m_ - i);
+        const Slice strip = share(width, tile_.nr, part % plan_.columns, plan_.columns);
+        if (height <= 0 || strip.size() <= 0) return;
+        tile_.pack_a(arrays_->as<T>(1) + i * k_ + p, k_, height, depth, block);
+        tile_.block(block, panel + strip.begin * depth, height, strip.size(), depth,
+                    arrays_->as<T>(0) + i * n_ + j + strip.begin, n_, p > 0);
     }
 
     void fill_zero(T* c, Slice rows, Slice columns) const {
@@ -135,6 +140,7 @@ class Gemm : public Kernel {
     Plan plan_;
     std::int64_t block_bytes_, panel_bytes_;
     Mapping packed_;
+    std::atomic<int> next_{0};  // the next part to hand out
 };
 
 // One element against long double: the error of a sum of k products is at most gamma_k times that of the magnitudes.

@@ -91,7 +91,7 @@ class Chains : public Kernel {
     T* seeds(int thread) const { return reinterpret_cast<T*>(mapping_.data() + thread * stride_); }
     T* out(int thread) const { return seeds(thread) + values() + 2 * table_.lanes; }
 
-    // x in [-1, 1]; a in -(1 - 2^-12 [1, 2)): a block of 4,096 steps shrinks the swing by e^-1 to e^-2, so that no
+    // x in [-1, 1]; a in -(1 - 2^-13 [1, 2)): a block of 8,192 steps shrinks the swing by e^-1 to e^-2, so that no
     // chain rests; a is negative, so that neighbouring steps differ much; b in [0.5, 1).
     void draw(int thread, Operands operands, std::uint64_t seed) const {
         const Stream stream(seed, static_cast<std::uint64_t>(thread));
@@ -100,7 +100,7 @@ class Chains : public Kernel {
         for (std::int64_t i = 0; i < values(); ++i) to[i] = stream.draw<T>(operands, i);
         for (std::int64_t lane = 0; lane < table_.lanes; ++lane) {
             T &a = to[values() + lane], &b = to[values() + table_.lanes + lane];
-            a = static_cast<T>(-(1 - (1 + 0.999 * unit(values() + lane)) / 4096));
+            a = static_cast<T>(-(1 - (1 + 0.999 * unit(values() + lane)) / 8192));
             b = static_cast<T>(0.5 + unit(values() + table_.lanes + lane) / 2);
             if (operands == Operands::normal) b = stream.draw<T>(operands, values() + table_.lanes + lane);
             if (operands == Operands::zeros) a = b = 0;

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import limits
 from .device import Cache, Device
+from .limits import read_number, read_text
 
 # Used only where neither sysfs nor cpuid tells: typical of server cores of the last ten years, and marked as a guess.
 GUESSED_CACHES = (("l1", 32 << 10), ("l2", 512 << 10), ("l3", 8 << 20))
@@ -37,22 +39,10 @@ def parse_size(text: str) -> int:
     return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path)
-    return int(text) if text and re.fullmatch(r"-?\d+", text) else None
-
-
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
     """One mapping for each logical CPU of /proc/cpuinfo."""
     blocks: list[dict[str, str]] = []
-    for block in (_read(root / "proc/cpuinfo") or "").split("\n\n"):
+    for block in (read_text(root / "proc/cpuinfo") or "").split("\n\n"):
         pairs = (line.partition(":") for line in block.splitlines() if ":" in line)
         fields = {key.strip(): value.strip() for key, _, value in pairs}
         if "processor" in fields and fields["processor"].isdigit():
@@ -76,7 +66,7 @@ def cores(root: Path, cpus: Iterable[int]) -> list[Core]:
         if cpu in seen:
             continue
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        siblings = _read(folder / "core_cpus_list") or _read(folder / "thread_siblings_list")
+        siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
         mine = tuple(sorted(allowed & {*parse_cpu_list(siblings or ""), cpu}))
         seen.update(mine)
         found.append(Core(mine))
@@ -93,11 +83,11 @@ def _sysfs_caches(root: Path, cpus: Sequence[int]) -> list[Cache]:
     shared: dict[str, dict[tuple[int, ...], Cache]] = {}
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            kind, level, size = (_read(folder / name) for name in ("type", "level", "size"))
+            kind, level, size = (read_text(folder / name) for name in ("type", "level", "size"))
             if kind not in ("Data", "Unified") or not level or not size:
                 continue
-            by = parse_cpu_list(_read(folder / "shared_cpu_list") or str(cpu))
-            line = _number(folder / "coherency_line_size") or 64
+            by = parse_cpu_list(read_text(folder / "shared_cpu_list") or str(cpu))
+            line = read_number(folder / "coherency_line_size") or 64
             shared.setdefault(f"l{level}", {})[by] = Cache(f"l{level}", parse_size(size), line, by, 0)
     caches = []
     for _, groups in sorted(shared.items()):
@@ -141,83 +131,16 @@ def numa_nodes(root: Path, cpus: Iterable[int]) -> tuple[tuple[int, ...], ...]:
     folders = sorted(
         (root / "sys/devices/system/node").glob("node[0-9]*"), key=lambda folder: int(folder.name.removeprefix("node"))
     )
-    nodes = (tuple(sorted(allowed & set(parse_cpu_list(_read(folder / "cpulist") or "")))) for folder in folders)
+    nodes = (tuple(sorted(allowed & set(parse_cpu_list(read_text(folder / "cpulist") or "")))) for folder in folders)
     return tuple(node for node in nodes if node) or (tuple(sorted(allowed)),)
-
-
-def _cgroup_folders(root: Path) -> dict[str, list[Path]]:
-    """For each controller ("" is v2) this process's cgroup folder and its ancestors, innermost first."""
-    folders: dict[str, list[Path]] = {}
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
-        fields = line.split(":", 2)
-        if len(fields) != 3:
-            continue
-        for controller in fields[1].split(","):
-            mount = root / "sys/fs/cgroup" / controller
-            if controller == "" and not (mount / "cgroup.controllers").exists():
-                mount = root / "sys/fs/cgroup/unified"
-            path = mount / fields[2].lstrip("/")
-            # In a container the path is the host's, and only the mount itself can be seen.
-            folders[controller] = [p for p in (path, *path.parents) if p == mount or mount in p.parents]
-    return folders
-
-
-def cpu_quota(root: Path) -> float | None:
-    """CPUs' worth of time that the cgroup allows, the least of the hierarchy; None where there is no limit."""
-    limits = []
-    folders = _cgroup_folders(root)
-    for folder in folders.get("", []):
-        quota, _, period = (_read(folder / "cpu.max") or "").partition(" ")
-        if quota.isdigit() and period.isdigit():
-            limits.append(int(quota) / int(period))
-    for folder in folders.get("cpu", []):
-        quota_us, period_us = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
-        if quota_us and period_us and quota_us > 0:
-            limits.append(quota_us / period_us)
-    return min(limits, default=None)
-
-
-def _memory_limits(root: Path) -> Iterable[tuple[int, int]]:
-    """(limit, usage) in bytes of each cgroup above this process that has a limit."""
-    folders = _cgroup_folders(root)
-    names = (("", "memory.max", "memory.current"), ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
-    for controller, limit_name, usage_name in names:
-        for folder in folders.get(controller, []):
-            limit = _number(folder / limit_name)  # v2 says "max" for none, v1 a number near 2^63
-            if limit is not None and limit < 1 << 60:
-                cached = 0
-                for line in (_read(folder / "memory.stat") or "").splitlines():
-                    key, _, value = line.partition(" ")
-                    if key in ("inactive_file", "total_inactive_file") and value.isdigit():
-                        cached = int(value)  # given back under pressure: not in the way
-                yield limit, max(0, (_number(folder / usage_name) or 0) - cached)
-
-
-def _meminfo(root: Path, key: str) -> int | None:
-    match = re.search(rf"^{key}:\s*(\d+) kB", _read(root / "proc/meminfo") or "", re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
-def memory_limit(root: Path = Path("/")) -> int | None:
-    """Bytes that this process could ever have: the machine's memory or the least cgroup limit."""
-    limits = [limit for limit, _ in _memory_limits(root)]
-    total = _meminfo(root, "MemTotal")
-    return min([*limits, *([total] if total else [])], default=None)
-
-
-def memory_available(root: Path = Path("/")) -> int | None:
-    """Bytes that can be touched now without swapping or meeting the OOM killer; None where nothing tells."""
-    room = [limit - usage for limit, usage in _memory_limits(root)]
-    available = _meminfo(root, "MemAvailable")
-    return min([*room, *([available] if available else [])], default=None)
 
 
 def _hypervisor(root: Path, flags: Sequence[str], *, use_cpuid: bool) -> str | None:
     """Name of the hypervisor, None on bare metal."""
     product = " ".join(
-        filter(None, (_read(root / f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")))
+        filter(None, (read_text(root / f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")))
     )
-    kind = _read(root / "sys/hypervisor/type")
+    kind = read_text(root / "sys/hypervisor/type")
     known = {
         "KVM": "KVM", "QEMU": "KVM", "VMware": "VMware", "VirtualBox": "VirtualBox", "Microsoft": "Hyper-V",
         "Xen": "Xen", "Amazon EC2": "KVM", "Google": "KVM", "Firecracker": "Firecracker",
@@ -242,8 +165,8 @@ def _cpuid_hypervisor() -> str | None:
 
 def _clock(root: Path, cpu: int, why: dict[str, str], facts: dict[str, object]) -> float | None:
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
-    facts["governor"] = _read(folder / "scaling_governor")
-    top = _number(folder / "cpuinfo_max_freq")
+    facts["governor"] = read_text(folder / "scaling_governor")
+    top = read_number(folder / "cpuinfo_max_freq")
     if top is None:
         why["clock_max_hz"] = "no cpufreq in sysfs (usual in virtual machines)"
     if facts["governor"] is None:
@@ -261,7 +184,7 @@ _FEATURES = (
 def _allowed(root: Path, entries: Sequence[Mapping[str, str]], affinity: Iterable[int] | None) -> tuple[int, ...]:
     if affinity is not None:
         return tuple(sorted(affinity))
-    online = parse_cpu_list(_read(root / "sys/devices/system/cpu/online") or "")
+    online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online") or "")
     return online or tuple(int(entry["processor"]) for entry in entries) or (0,)
 
 
@@ -295,18 +218,18 @@ def discover(root: Path = Path("/"), affinity: Iterable[int] | None = None, *, u
     for key in ("vendor_id", "cpu family", "model", "stepping", "microcode", "CPU implementer", "CPU part"):
         if key in first:
             facts[key.replace(" ", "_").lower()] = _number_or_name(first[key])
-    online = parse_cpu_list(_read(root / "sys/devices/system/cpu/online") or "")
+    online = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online") or "")
     facts["cpus_online"] = len(online) or None
     facts["smt"] = max((len(core.cpus) for core in found), default=1)
     facts["packages"] = len(
-        {_read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
+        {read_text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
     )
-    facts["cgroup_cpus"] = cpu_quota(root)
+    facts["cgroup_cpus"] = limits.cpu_quota(root)
     if facts["cgroup_cpus"] is None:
         why["cgroup_cpus"] = "no CPU limit in this process's cgroups"
-    facts["huge_pages"] = _read(root / "sys/kernel/mm/transparent_hugepage/enabled")
+    facts["huge_pages"] = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
     facts["machine"] = platform.machine() if real else None
-    memory = memory_limit(root)
+    memory = limits.memory_limit(root)
     if memory is None:
         why["memory_bytes"] = "neither /proc/meminfo nor a cgroup tells"
     return Device(

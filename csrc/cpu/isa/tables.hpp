@@ -31,7 +31,7 @@ struct ChainTable {
 
 // Steps after which the chains start from their seeds again: with |a| <= 1 - 2^-13 a chain would otherwise come to
 // rest.
-constexpr std::int64_t kChainBlock = 4096;
+constexpr std::int64_t kChainBlock = 8192;
 
 // Dot products of narrow types into wide accumulators: acc += x . y on `chains` vectors of accumulators.
 struct DotTable {
