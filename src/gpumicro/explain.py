@@ -31,6 +31,7 @@ class Conditions:
 
     clock_hz: float | None = None  # of a core under load, measured from a chain of dependent adds
     steal_fraction: float | None = None  # of CPU time that the hypervisor gave to others
+    others_fraction: float | None = None  # of CPU time that other processes used
     sheet: Sheet | None = None
 
 
@@ -114,13 +115,17 @@ def _clock_steps(ladder: _Ladder, ceiling: Record, conditions: Conditions) -> No
         ladder.cause("spec", "clock", "clock below spec", loss, evidence)
 
 
-def _steal_cause(ladder: _Ladder, upper: str, conditions: Conditions) -> None:
-    loss, steal = ladder.loss(upper, "ceiling"), conditions.steal_fraction
-    if loss is not None and loss > WORTH_NAMING and steal and steal > 0.005:
-        ladder.cause(
-            upper, "ceiling", "time taken by the hypervisor", min(loss, steal),
-            f"{steal:.1%} of the CPU time during the run was steal time (/proc/stat)",
-        )  # fmt: skip
+def _lost_time_causes(ladder: _Ladder, upper: str, conditions: Conditions) -> None:
+    """CPU time that others had while the ceiling was measured; together never more than was lost."""
+    left = ladder.loss(upper, "ceiling") or 0.0
+    for share, cause, source in (
+        (conditions.steal_fraction, "time taken by the hypervisor", "was steal time"),
+        (conditions.others_fraction, "time taken by other processes", "went to other processes"),
+    ):
+        if left > WORTH_NAMING and share and share > 0.005:
+            evidence = f"{share:.1%} of the CPU time during the run {source} (/proc/stat)"
+            ladder.cause(upper, "ceiling", cause, min(left, share), evidence)
+            left -= min(left, share)
 
 
 def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, memory: Record | None) -> None:
@@ -154,7 +159,7 @@ def _arithmetic(ceiling: Record, records: Sequence[Record], memory: Record | Non
         "ceiling", f"measured ceiling, {ceiling['recipe']}", ceiling["achieved"], ci95=ceiling["ci95"],
         ref=ceiling["measurement"],
     )  # fmt: skip
-    _steal_cause(ladder, "clock" if ladder.steps[-2]["name"] == "clock" else "spec", conditions)
+    _lost_time_causes(ladder, ladder.steps[-2]["name"], conditions)
     _gemm_steps(ladder, records, ceiling, memory)
     return ladder.finished()
 

@@ -49,7 +49,8 @@ class _Target:
     sustained: list[Sustained] = field(default_factory=list)
 
     def conditions(self) -> explain.Conditions:
-        return explain.Conditions(self.watch.clock_hz, self.watch.steal_fraction, self.sheet)
+        watch = self.watch
+        return explain.Conditions(watch.clock_hz, watch.steal_fraction, watch.others_fraction, self.sheet)
 
 
 class Survey:
@@ -66,7 +67,7 @@ class Survey:
         self.notes: list[str] = []
         self.targets: list[_Target] = []
         chosen, skipped = backends.resolve(device, backend)
-        self.notes += [f"Backend {name} was passed over: {reason}." for name, reason in skipped]
+        self.notes += [f"Passed over: {name}, because {reason}." for name, reason in skipped]
         for engine, dev in chosen:
             plan = make_plan(
                 dev, engine, mode=mode, dtypes=self.dtypes, operands=operands,
