@@ -170,7 +170,7 @@ def _kernel(
     elif spec.name == "latency.chase":
         kernel = core.chase(problem["n"], 64, cpus[0], SEED)
     else:
-        kernel = core.launch(cpus)
+        kernel = core.launch([-1] * len(cpus))  # -1: not pinned
     return kernel
 
 
