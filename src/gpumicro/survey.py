@@ -50,7 +50,9 @@ class _Target:
 
     def conditions(self) -> explain.Conditions:
         watch = self.watch
-        return explain.Conditions(watch.clock_hz, watch.steal_fraction, watch.others_fraction, self.sheet)
+        return explain.Conditions(
+            watch.clock_hz, watch.steal_fraction, watch.others_fraction, watch.throttled, self.sheet
+        )
 
 
 class Survey:
@@ -144,6 +146,8 @@ class Survey:
             item.spec, item.problem, item.execution, target.device.id, target.backend.name, measurement, check,
             level=item.level, **more,
         )  # fmt: skip
+        if measurement is not None:
+            record["timing"]["flags"] += item.flags
         if repeat:
             record["repeat_of"] = record["id"]
             record["id"] += "#repeat"
