@@ -43,16 +43,6 @@ void fill(ChainTable<T>& fma, ChainTable<T>& fma_add) {
     fma_add = {chains<T, kMixFma, kMixAdd, kRounds>, kMixFma, kMixAdd, kLanes<T>, kRounds, kMixFma * kRounds / kMixAdd};
 }
 
-// Stops the compiler from moving a product of constants out of the loop; it costs no instruction.
-template <class V>
-GM_INLINE void opaque(V& v) {
-#if defined(__aarch64__)
-    asm volatile("" : "+w"(v));
-#else
-    asm volatile("" : "+v"(v));
-#endif
-}
-
 // acc[c] = Step(acc[c], x[c % 2], y[c % 2]); Acc and In are the intrinsics' vector types.
 #define GM_DOT_LOOP(NAME, TARGET, ACC, IN, CHAINS, STEP)                                                \
     TARGET void NAME(const void* xs, const void* ys, void* accumulators, std::int64_t steps) {          \

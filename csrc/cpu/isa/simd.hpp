@@ -57,6 +57,18 @@ GM_INLINE Vec<T> splat(T x) {
 // The compiler must take it that memory was read and written here: no pass of a loop is hoisted or dropped.
 GM_INLINE void clobber() { asm volatile("" ::: "memory"); }
 
+// Stops the compiler from reordering around a value or from moving its computation out of a loop; no instruction.
+template <class V>
+GM_INLINE void opaque(V& v) {
+#if defined(__aarch64__)
+    asm volatile("" : "+w"(v));
+#elif defined(__x86_64__) || defined(__i386__)
+    asm volatile("" : "+v"(v));
+#else
+    asm volatile("" : "+m"(v));
+#endif
+}
+
 #if defined(__x86_64__) || defined(__i386__)
 #define GM_NONTEMPORAL 1
 #if GM_VECTOR_BYTES == 64

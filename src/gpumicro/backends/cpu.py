@@ -175,8 +175,8 @@ def _kernel(
 
 
 def _cache_shares(device: Device) -> tuple[int, int, int]:
-    """L1, L2 and L3 bytes that a GEMM's blocks may fill; of a last level shared with neighbours, an eighth."""
+    """L1, L2 and L3 bytes that a GEMM's blocks may fill; of a last level shared with neighbours, 4 L2 at most."""
     sizes = {cache.level: cache.size_bytes for cache in device.caches}
     l1 = sizes.get("l1", 32 << 10)
     l2 = sizes.get("l2", 256 << 10)
-    return l1, l2, max(sizes.get("l3", 8 << 20) // 8, 1 << 20)
+    return l1, l2, max(min(sizes.get("l3", 8 << 20) // 8, 4 * l2), 1 << 20)
