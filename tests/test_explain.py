@@ -72,3 +72,22 @@ def test_a_lower_step_that_is_faster_is_called_wrong(
     gemms[1]["flop_per_s"]["estimate"] = 120e9
     one = ladder(explained([*machine, *gemms], None), "float64 arithmetic")
     assert any("faster" in u["note"] for u in one["unattributed"])
+
+
+def test_lost_time_goes_to_whoever_had_it_and_heat_is_named(
+    machine: list[dict[str, Any]], gemms: list[dict[str, Any]]
+) -> None:
+    conditions = {"clock_hz": 4e9, "steal_fraction": 0.05, "others_fraction": 0.5, "throttled": 3}
+    one = ladder(explained([*machine, *gemms], None, **conditions), "float64 arithmetic")
+    causes = {c["cause"]: c["fraction"] for c in one["causes"] if c["between"] == ["clock", "ceiling"]}
+    lost = 1 - 100 / 128
+    assert causes == pytest.approx({
+        "time taken by the hypervisor": 0.05, "time taken by other processes": lost - 0.05,
+    })  # fmt: skip
+
+
+def test_a_launch_that_takes_long_binds_the_library(machine: list[dict[str, Any]], gemms: list[dict[str, Any]]) -> None:
+    empty = {**gemms[0], "kernel": "launch.empty", "family": "launch", "time_s": {"estimate": 1e-3}, "id": "launch"}
+    one = ladder(explained([*machine, *gemms, empty], None), "float64 arithmetic")
+    causes = {c["cause"]: c["fraction"] for c in one["causes"]}
+    assert causes["launch-bound"] == pytest.approx(1e-3 / gemms[0]["time_s"]["estimate"])

@@ -67,6 +67,8 @@ def test_too_little_memory_shrinks_the_arrays_and_says_so() -> None:
     sizes = [stream_bytes(i) for g in plan.groups for i in g.items if i.level == "dram" and i.spec.family == "stream"]
     assert 0 < max(sizes) <= 150 * MIB
     assert "Memory is short" in plan.notes[0]
+    flags = {i.flags for g in plan.groups for i in g.items if i.level == "dram" and i.spec.family == "stream"}
+    assert flags == {("cache-resident",)}
     assert len(plan.notes) == 1
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gpumicro.watch import CLOCK_TICKS_PER_S, Ticks, Watch
+from gpumicro.watch import CLOCK_TICKS_PER_S, Ticks, Watch, throttle_events
 
 
 def ticks(own_s: float, **seconds: float) -> Ticks:
@@ -35,3 +37,12 @@ def test_a_proc_stat_that_does_not_tell_gives_a_reason(text: str) -> None:
     out = watch.to_json("cpu")
     assert out["steal_fraction"] is None
     assert "does not tell" in out["steal_fraction_why"]
+
+
+def test_throttle_events_are_summed_over_cores_and_none_where_there_are_none(tmp_path: Path) -> None:
+    assert throttle_events(tmp_path) is None
+    for core, count in enumerate((2, 3)):
+        folder = tmp_path / f"cpu{core}" / "thermal_throttle"
+        folder.mkdir(parents=True)
+        (folder / "core_throttle_count").write_text(f"{count}\n")
+    assert throttle_events(tmp_path) == 5

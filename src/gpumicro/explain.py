@@ -31,6 +31,8 @@ class Conditions:
 
     clock_hz: float | None = None  # of a core under load, measured from a chain of dependent adds
     steal_fraction: float | None = None  # of CPU time that the hypervisor gave to others
+    others_fraction: float | None = None  # of CPU time that other processes used
+    throttled: int | None = None  # times that a core was slowed for heat
     sheet: Sheet | None = None
 
 
@@ -114,36 +116,54 @@ def _clock_steps(ladder: _Ladder, ceiling: Record, conditions: Conditions) -> No
         ladder.cause("spec", "clock", "clock below spec", loss, evidence)
 
 
-def _steal_cause(ladder: _Ladder, upper: str, conditions: Conditions) -> None:
-    loss, steal = ladder.loss(upper, "ceiling"), conditions.steal_fraction
-    if loss is not None and loss > WORTH_NAMING and steal and steal > 0.005:
-        ladder.cause(
-            upper, "ceiling", "time taken by the hypervisor", min(loss, steal),
-            f"{steal:.1%} of the CPU time during the run was steal time (/proc/stat)",
-        )  # fmt: skip
+def _lost_time_causes(ladder: _Ladder, upper: str, conditions: Conditions) -> None:
+    """CPU time that others had while the ceiling was measured; together never more than was lost."""
+    left = ladder.loss(upper, "ceiling") or 0.0
+    for share, cause, source in (
+        (conditions.steal_fraction, "time taken by the hypervisor", "was steal time"),
+        (conditions.others_fraction, "time taken by other processes", "went to other processes"),
+    ):
+        if left > WORTH_NAMING and share and share > 0.005:
+            evidence = f"{share:.1%} of the CPU time during the run {source} (/proc/stat)"
+            ladder.cause(upper, "ceiling", cause, min(left, share), evidence)
+            left -= min(left, share)
+    if conditions.throttled and left > WORTH_NAMING:
+        evidence = f"cores were throttled {conditions.throttled} times during the run (thermal_throttle counters)"
+        ladder.cause(upper, "ceiling", "thermal cap", None, evidence)
 
 
 def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, memory: Record | None) -> None:
-    dtype, threads, device = ceiling["dtype"], ceiling["threads"], ceiling["device"]
-    at = {"dtype": dtype, "threads": threads, "device": device}
+    at = {"dtype": ceiling["dtype"], "threads": ceiling["threads"], "device": ceiling["device"]}
     vendor, tiled = _best(records, kernel="gemm.vendor", **at), _best(records, kernel="gemm.tiled", **at)
     if vendor:
         value, ci95 = _figure(vendor)
         blas = (vendor.get("facts") or {}).get("recipe", "the vendor's BLAS")
         ladder.step("library", f"GEMM, {blas}, {vendor['problem']['n']}", value, ci95=ci95, ref=vendor["id"])
-        if memory:
-            moved_s = vendor["bytes_moved"] / memory["achieved"]
-            share = moved_s / vendor["time_s"]["estimate"]
-            loss = ladder.loss("ceiling", "library") or 0
-            if loss > WORTH_NAMING and share > 0.005:
-                ladder.cause(
-                    "ceiling", "library", "memory traffic that is not hidden", min(loss, share),
-                    f"at most: the compulsory {format_size(vendor['bytes_moved'])} take {share:.1%} of the time at the "
-                    "measured DRAM bandwidth if nothing overlaps",
-                )  # fmt: skip
+        _library_causes(ladder, vendor, memory, _launch_s(records, ceiling))
     if tiled:
         value, ci95 = _figure(tiled)
         ladder.step("kernel", f"GEMM, our tiled kernel, {tiled['problem']['n']}", value, ci95=ci95, ref=tiled["id"])
+
+
+def _launch_s(records: Sequence[Record], ceiling: Record) -> float:
+    """Seconds of an empty launch on that device, 0 where it was not measured."""
+    empty = (r for r in measured(records) if r["kernel"] == "launch.empty" and r["device"] == ceiling["device"])
+    return next((float(r["time_s"]["estimate"]) for r in empty), 0.0)
+
+
+def _library_causes(ladder: _Ladder, vendor: Record, memory: Record | None, launch_s: float) -> None:
+    """What of the library's loss its compulsory traffic and its launch can explain at most."""
+    left, time_s = ladder.loss("ceiling", "library") or 0.0, vendor["time_s"]["estimate"]
+    moved_s = vendor["bytes_moved"] / memory["achieved"] if memory else 0.0
+    for share, cause, evidence in (
+        (moved_s / time_s, "memory traffic that is not hidden",
+         f"at most: the compulsory {format_size(vendor['bytes_moved'])} take {moved_s / time_s:.1%} of the time at the "
+         "measured DRAM bandwidth if nothing overlaps"),
+        (launch_s / time_s, "launch-bound", f"an empty launch takes {launch_s / time_s:.1%} of the time"),
+    ):  # fmt: skip
+        if left > WORTH_NAMING and share > 0.005:
+            ladder.cause("ceiling", "library", cause, min(left, share), evidence)
+            left -= min(left, share)
 
 
 def _arithmetic(ceiling: Record, records: Sequence[Record], memory: Record | None, conditions: Conditions) -> Record:
@@ -154,7 +174,7 @@ def _arithmetic(ceiling: Record, records: Sequence[Record], memory: Record | Non
         "ceiling", f"measured ceiling, {ceiling['recipe']}", ceiling["achieved"], ci95=ceiling["ci95"],
         ref=ceiling["measurement"],
     )  # fmt: skip
-    _steal_cause(ladder, "clock" if ladder.steps[-2]["name"] == "clock" else "spec", conditions)
+    _lost_time_causes(ladder, ladder.steps[-2]["name"], conditions)
     _gemm_steps(ladder, records, ceiling, memory)
     return ladder.finished()
 

@@ -32,6 +32,7 @@ class Item:
     problem: Problem
     execution: Execution
     level: str | None = None
+    flags: tuple[str, ...] = ()  # known before measuring
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Planner:
         self.care = CARE[mode]
         self.dtypes = tuple(dtypes)
         self.plan = Plan()
+        self.dram_flags: tuple[str, ...] = ()
         cores, quota = device.cores or len(device.cpus) or 1, device.facts.get("cgroup_cpus")
         # More threads than the cgroup's quota would be stopped in the middle of a measurement.
         self.threads = max(1, min(cores, int(quota) if isinstance(quota, (int, float)) else cores))
@@ -109,7 +111,9 @@ class Planner:
     ) -> Item:
         spec, problem, execution = find(name), Problem.of(dtype, self.operands, **sizes), Execution(threads, variant)
         name = measurement_id(spec, problem, execution, self.device.id, self.backend.name)
-        return Item(name, spec, problem, execution, level)
+        return Item(
+            name, spec, problem, execution, level, self.dram_flags if level == "dram" and spec.family != "gemm" else ()
+        )
 
     def add(self, title: str, items: Sequence[Item], budget_s: float, setup_s: float) -> None:
         can: list[Item] = []
@@ -150,6 +154,7 @@ class Planner:
         limit = (self.device.memory_bytes or 1 << 62) // 2 // 3  # half of what is there, for three arrays
         if wanted <= limit:
             return wanted
+        self.dram_flags = ("cache-resident",)
         self.plan.notes.append(
             f"Memory is short: DRAM arrays are {limit / MIB:.0f} MiB, {limit / cache_bytes:.1f} times the last-level "
             f"cache instead of {DRAM_OVER_CACHE}; DRAM figures may contain cache hits."

@@ -49,7 +49,10 @@ class _Target:
     sustained: list[Sustained] = field(default_factory=list)
 
     def conditions(self) -> explain.Conditions:
-        return explain.Conditions(self.watch.clock_hz, self.watch.steal_fraction, self.sheet)
+        watch = self.watch
+        return explain.Conditions(
+            watch.clock_hz, watch.steal_fraction, watch.others_fraction, watch.throttled, self.sheet
+        )
 
 
 class Survey:
@@ -66,7 +69,7 @@ class Survey:
         self.notes: list[str] = []
         self.targets: list[_Target] = []
         chosen, skipped = backends.resolve(device, backend)
-        self.notes += [f"Backend {name} was passed over: {reason}." for name, reason in skipped]
+        self.notes += [f"Passed over: {name}, because {reason}." for name, reason in skipped]
         for engine, dev in chosen:
             plan = make_plan(
                 dev, engine, mode=mode, dtypes=self.dtypes, operands=operands,
@@ -143,6 +146,8 @@ class Survey:
             item.spec, item.problem, item.execution, target.device.id, target.backend.name, measurement, check,
             level=item.level, **more,
         )  # fmt: skip
+        if measurement is not None:
+            record["timing"]["flags"] += item.flags
         if repeat:
             record["repeat_of"] = record["id"]
             record["id"] += "#repeat"

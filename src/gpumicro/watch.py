@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 PROC_STAT = Path("/proc/stat")
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -40,26 +41,40 @@ class Ticks:
         return cls.parse(text, mine.user + mine.system)
 
 
+def throttle_events(folder: Path = CPU_FOLDER) -> int | None:
+    """How often cores were throttled for heat since boot (Linux ABI, thermal_throttle); None where it is not told."""
+    counts = []
+    for path in folder.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"):
+        try:
+            counts.append(int(path.read_text()))
+        except (OSError, ValueError):
+            continue
+    return sum(counts) if counts else None
+
+
 class Watch:
     """A context manager around a run. Each figure is None, with a reason under `<name>_why`, where it can't be had.
 
     clock_hz: of one core, from a chain of dependent adds. steal_fraction: of all CPU time, given to others by the
-    hypervisor. others_fraction: of all CPU time, used by other processes of this machine.
+    hypervisor. others_fraction: of all CPU time, used by other processes of this machine. throttled: how often a core
+    was slowed for heat.
     """
 
-    FIGURES = ("clock_hz", "steal_fraction", "others_fraction")
+    FIGURES = ("clock_hz", "steal_fraction", "others_fraction", "throttled")
 
     def __init__(self) -> None:
         self.clock_hz: float | None = None
         self.steal_fraction: float | None = None
         self.others_fraction: float | None = None
+        self.throttled: int | None = None
+        self._throttled_before: int | None = None
         self.why = dict.fromkeys(self.FIGURES, "not measured yet")
         self._before: Ticks | None = None
 
     def __enter__(self) -> Watch:
         from ._core import cpu
 
-        self._before = Ticks.now()
+        self._before, self._throttled_before = Ticks.now(), throttle_events()
         self.clock_hz = cpu.clock_hz() or None
         if self.clock_hz is None:
             self.why["clock_hz"] = "no chain of adds is written for this architecture"
@@ -67,11 +82,16 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.see(self._before, Ticks.now())
+        events = throttle_events()
+        if events is None or self._throttled_before is None:
+            self.why["throttled"] = "no thermal_throttle counters in sysfs (usual in virtual machines and on AMD)"
+        else:
+            self.throttled = events - self._throttled_before
 
     def see(self, before: Ticks | None, after: Ticks | None) -> None:
         """Take the shares of what lies between two readings."""
         if before is None or after is None or after.all_s <= before.all_s:
-            self.why |= dict.fromkeys(self.FIGURES[1:], f"{PROC_STAT} does not tell")
+            self.why |= dict.fromkeys(self.FIGURES[1:3], f"{PROC_STAT} does not tell")
             return
         all_s = after.all_s - before.all_s
         busy_s = all_s - (after.idle_s - before.idle_s)

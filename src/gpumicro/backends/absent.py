@@ -12,7 +12,7 @@ class _Absent:
     name: str
 
     def availability(self) -> Availability:
-        return Availability(False, f"this version of gpumicro has no {self.name} backend yet", "Use the cpu backend")
+        return Availability(False, f"this version has no {self.name} backend yet", "Use the cpu backend")
 
     def devices(self) -> tuple[Device, ...]:
         return ()

@@ -18,8 +18,8 @@ from .base import Check
 if TYPE_CHECKING:
     from .._core import cpu as native
 
-# Pinning, a parallel region and restoring cost 7 to 9 us here, once for a span of runs, however many it has: a span this
-# long makes that 0.3 %.
+# Pinning, a parallel region and restoring cost 7 to 9 us here, once for a span of runs, however many it has: a span
+# this long makes that 0.3 %.
 LEAST_SPAN_S = 3e-3
 
 

@@ -128,4 +128,5 @@ def command(
     if survey.interrupted:
         err.print("Interrupted: what was measured until then is shown and written.", highlight=False)
         return 130
-    return 0 if all(r["status"] != "failed" for r in document["measurements"]) else 1
+    # What the machine was like (quiet, steady) is for the reader to judge; a wrong output or figure is not.
+    return 0 if all(v["passed"] for v in document["verdicts"] if v["name"] in ("outputs", "physical bounds")) else 1

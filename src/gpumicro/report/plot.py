@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..units import format_quantity, format_tick
 from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
-from .tables import LEVEL_NAMES, Doc, ceiling_name, describe_recipe, headline, shown_unit
+from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shown_unit, suspicious
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,7 +191,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
         size = {"mixed": 7.0, "user": 11.0}.get(kind, 6.0)
         edge: dict[str, Any] = (
             {"markeredgecolor": _FLAGGED, "markeredgewidth": 1.8}
-            if point["flags"]
+            if suspicious(point)
             else {"markeredgecolor": "white", "markeredgewidth": 0.5}
         )
         ax.plot([x], [y], markers[kind, _kernel(point)], color=colour, markersize=size, zorder=5, linestyle="none",
@@ -208,7 +208,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
             alpha=0.7,
             zorder=3,
         )
-    if any(point["flags"] for _, point in points):
+    if any(suspicious(point) for _, point in points):
         ax.plot(
             [],
             [],
@@ -218,7 +218,7 @@ def _draw_points(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) ->
             markeredgewidth=1.8,
             markersize=6,
             linestyle="none",
-            label="flagged: see the table",
+            label="suspicious: see its flags",
         )
 
 
@@ -240,7 +240,7 @@ def _markers(points: Sequence[tuple[int, Doc]]) -> dict[tuple[str, str], str]:
 def _label_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> None:
     for _, ceiling in roofs:
         unit, achieved, spec = shown_unit(ceiling["unit"], ceiling["dtype"]), ceiling["achieved"], ceiling["spec"]
-        recipe = describe_recipe(ceiling).removesuffix(", uniform operands")
+        recipe = clean(ceiling.get("recipe") or "").partition(" (")[0]  # the mix in brackets is for the table
         measured = f"{ceiling_name(ceiling)} {format_quantity(achieved, unit, ceiling['ci95'])}"
         texts = [f"{measured} ({recipe})", measured] if recipe else [measured]
         labels = [(achieved, texts)]
@@ -276,7 +276,7 @@ def _spots(ax: Axes, ceiling: Doc, xs: Sequence[float], ys: Sequence[float]) -> 
 def _label_points(points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
     """Names of the few points that are not part of a crowd; the rest is told by legend, table and hover."""
     for _, point in points:
-        if point.get("kind") in ("user", None) or point["flags"]:
+        if point.get("kind") in ("user", None) or suspicious(point):
             x, y = point["intensity_flop_per_byte"], point["flop_per_s"]
             spots = [
                 Spot(x, y * up, 0.0, above, ha)

@@ -90,6 +90,11 @@ def quantity(value: float | None, unit: str, ci95: Sequence[float] | None = None
     return "unknown" if value is None else format_quantity(value, unit, ci95)
 
 
+def suspicious(point: Doc) -> bool:
+    """Whether a flag says that the figure itself may be wrong, and not only how sure it is."""
+    return bool(SUSPICIOUS & set(point["flags"]))
+
+
 def interval(value: float | None, ci95: Sequence[float] | None, unit: str) -> str:
     """The formatted 95% interval without its unit, "-" where there is none."""
     return "-" if value is None or ci95 is None else format_interval(ci95, value, unit)
@@ -172,7 +177,7 @@ def points_table(doc: Doc) -> Table:
     """
     rows = []
     for point in doc["points"]:
-        if point.get("kind") == "stream" and not set(point["flags"]) & SUSPICIOUS:
+        if point.get("kind") == "stream" and not suspicious(point):
             continue
         unit = shown_unit("FLOP/s", point.get("dtype"))
         value, ci95 = point["flop_per_s"], point.get("ci95")
