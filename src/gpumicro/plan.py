@@ -56,7 +56,8 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        return sum(group.seconds for group in self.groups)
+        """About how long all takes, with the roofs once more at the end."""
+        return sum(group.seconds for group in self.groups) + REPEAT_S * ROOFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ CARE: dict[Mode, Care] = {
     "thorough": Care(0.01, 0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
 }
 REPEAT_S = 0.5  # one roof measured again, with its set-up
+ROOFS = 7  # about: four memory levels, three dtypes
 VERIFY_AND_SETUP_S = {"cache": 0.02, "dram": 0.25, "gemm": 0.15}  # a kernel, seen on two cores
 
 

@@ -6,6 +6,7 @@ Whatever was recorded when a run is interrupted is still in `document()`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -55,6 +56,20 @@ class _Target:
         )
 
 
+class _Course:
+    """How far a run is: seconds since its start, and what the plan still has, whatever it took so far."""
+
+    def __init__(self, planned_s: float, progress: Progress | None) -> None:
+        self.left_s, self.progress, self.began_s = planned_s, progress, time.monotonic()
+
+    def begin(self, title: str, seconds: float) -> None:
+        """Say what comes next; `seconds` is what the plan gives it."""
+        if self.progress:
+            elapsed_s = time.monotonic() - self.began_s
+            self.progress(elapsed_s, elapsed_s + self.left_s, title)
+        self.left_s = max(0.0, self.left_s - seconds)
+
+
 class Survey:
     """One roofline run. Build it, read `seconds`, call `run()`, take `document()`."""
 
@@ -87,19 +102,16 @@ class Survey:
 
     def run(self, progress: Progress | None = None) -> None:
         """Measure everything that was planned. A failed kernel is recorded and the run goes on."""
-        done = 0.0
+        course = _Course(self.seconds, progress)
         for target in self.targets:
             self._record_skipped(target)
             with target.watch:
                 for group in self._groups(target):
-                    if progress:
-                        progress(done, max(self.seconds, done + group.seconds), group.title)
+                    course.begin(group.title, group.seconds)
                     self._run_group(target, group)
-                    done += group.seconds
                 if self.sustained_s:
-                    self._run_sustained(target, progress, done)
-        if progress:
-            progress(self.seconds, self.seconds, "done")
+                    self._run_sustained(target, course)
+        course.begin("done", 0.0)
 
     def _groups(self, target: _Target) -> Iterator[Group]:
         yield from target.plan.groups
@@ -153,19 +165,16 @@ class Survey:
             record["id"] += "#repeat"
         target.records.append(record)
 
-    def _run_sustained(self, target: _Target, progress: Progress | None, done: float) -> None:
+    def _run_sustained(self, target: _Target, course: _Course) -> None:
         items = {item.id: item for group in target.plan.groups for item in group.items}
         ceilings = model.ceilings(target.records)
         for ceiling in [*model.roofs(ceilings, "arithmetic"), *model.roofs(ceilings, "memory")]:
             item = items[ceiling["measurement"]]
-            if progress:
-                progress(done, max(self.seconds, done + self.sustained_s), f"sustained {ceiling['id']}")
+            course.begin(f"sustained {ceiling['id']}", self.sustained_s)
+            count = item.spec.flops if ceiling["kind"] == "arithmetic" else item.spec.bytes_moved
             with target.backend.prepare(item.spec, item.problem, item.execution, target.device) as prepared:
-                work_per_run = item.spec.flops(item.problem) if ceiling["kind"] == "arithmetic" else (
-                    item.spec.bytes_moved(item.problem)
-                )  # fmt: skip
-                target.sustained.append(sustain(prepared.work, self.sustained_s, work_per_run, ceiling["id"]))
-            done += self.sustained_s
+                held = sustain(prepared.work, self.sustained_s, count(item.problem), ceiling["id"])
+            target.sustained.append(held)
 
     def _spec_record(self) -> dict[str, Any]:
         records = {target.device.id: dict(target.sheet.record) for target in self.targets}
