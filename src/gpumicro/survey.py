@@ -6,11 +6,12 @@ Whatever was recorded when a run is interrupted is still in `document()`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from . import backends, explain, model, result
 from .backends.base import Backend, Check, Prepared
@@ -25,7 +26,8 @@ from .watch import Watch
 
 Progress = Callable[[float, float, str], None]  # seconds done, seconds in all, what is measured now
 
-MODES: tuple[Mode, ...] = ("quick", "default", "thorough")
+MODES: tuple[Mode, ...] = get_args(Mode)
+OPERANDS: tuple[OperandClass, ...] = get_args(OperandClass)
 
 
 def parse_dtypes(names: Sequence[str]) -> tuple[str, ...]:
@@ -78,6 +80,11 @@ class Survey:
         operands: OperandClass = "uniform", spec: str | None = None, sustained_s: float = 0.0,
         argv: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        for what, given, known in (("mode", mode, MODES), ("operand class", operands, OPERANDS)):
+            if given not in known:
+                raise UsageError(unknown(what, given, known))
+        if not 0 <= sustained_s < math.inf:
+            raise UsageError(f"sustained_s must be a number of seconds, not {sustained_s!r}")
         self.mode, self.operands, self.sustained_s, self.argv = mode, operands, sustained_s, tuple(argv)
         self.dtypes = parse_dtypes(dtypes)
         self.interrupted = False
