@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,8 @@ def test_an_unusable_backend_is_passed_over_with_its_reason(monkeypatch: pytest.
         ("stream.triad", {}, "takes n"),
         ("stream.triad", {"n": 8, "m": 8}, "takes n"),
         ("stream.triad", {"n": -1}, "negative"),
+        ("stream.triad", {"n": 4.5}, "whole number"),
+        ("stream.triad", {"n": 8, "operands": "ones"}, "unknown operand class"),
         ("stream.triad", {"n": 8, "dtype": "int8"}, "no dtype 'int8'"),
         ("stream.triad", {"n": 8, "variant": "nontemporl"}, "no variant"),
         ("stream.triad", {"n": 8, "threads": 0}, "threads"),
@@ -53,7 +56,7 @@ def test_an_unusable_backend_is_passed_over_with_its_reason(monkeypatch: pytest.
         ("mixed.fma", {"n": 8, "k": 3}, "power of two"),
     ],
 )
-def test_what_does_not_exist_is_refused(kernel: str, arguments: dict[str, int], message: str) -> None:
+def test_what_does_not_exist_is_refused(kernel: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         backends.prepare(kernel, **arguments)
 

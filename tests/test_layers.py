@@ -12,7 +12,7 @@ import gpumicro
 ROOMS = (
     "errors", "units", "device", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels", "stats",
     "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
-    "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
+    "verdicts", "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
 # A type-only import makes no dependency at run time.

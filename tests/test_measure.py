@@ -224,7 +224,8 @@ def test_a_python_callable_is_timed_and_its_exception_comes_through() -> None:
     [
         ("target", 0.0), ("target", float("nan")), ("confidence", 1.0), ("min_samples", 1), ("batch", 0),
         ("warmup", "long"), ("warmup", -1), ("cache", "cold"), ("estimand", "isolated"), ("throttle", "raise"),
-        ("max_time_s", float("inf")),
+        ("max_time_s", float("inf")), ("max_warmup_s", float("nan")), ("warmup", float("nan")), ("batch", 2.5),
+        ("min_samples", 7.5), ("max_samples", 2.5),
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_had_is_refused(field: str, value: object) -> None:

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from machines import FakeSheet, figure, gemm, machine_records
+from machines import FakeSheet, figure, gemm, machine_records, record
 
-from gpumicro import model
+from gpumicro import model, verdicts
 from gpumicro.errors import UsageError
 
 
@@ -100,7 +100,7 @@ def test_a_ceiling_above_its_spec_says_which_of_the_two_is_wrong(
     assert roof["fraction_of_spec"] == pytest.approx(100 / 90)
     assert "above-spec" in roof["flags"]
     assert roof["causes"][0].startswith(blamed)
-    assert not next(v for v in model.verdicts(ceilings, [], machine) if v["name"] == "physical bounds")["passed"]
+    assert not next(v for v in verdicts.verdicts(ceilings, [], machine) if v["name"] == "physical bounds")["passed"]
 
 
 def test_one_thread_is_set_against_its_share_of_the_spec(machine: list[dict[str, Any]]) -> None:
@@ -122,7 +122,7 @@ def test_a_ceiling_that_moved_by_the_end_of_the_run_is_unstable(machine: list[di
 
 def test_a_failed_measurement_fails_the_first_verdict(machine: list[dict[str, Any]]) -> None:
     bad = {**gemm(1e9), "status": "failed", "error": "wrong output at index 3"}
-    first = model.verdicts([], [], [*machine, bad])[0]
+    first = verdicts.verdicts([], [], [*machine, bad])[0]
     assert not first["passed"]
     assert "index 3" in first["text"]
 
@@ -139,9 +139,9 @@ def test_a_users_point_faster_than_the_roof_is_impossible(machine: list[dict[str
 
 
 def test_a_level_that_gave_no_rate_has_no_ceiling(machine: list[dict[str, Any]]) -> None:
-    for record in machine:
-        if record["level"] == "l2":
-            record["bandwidth_bytes_per_s"] = {"estimate": 1e11, "ci95": None, "ci95_why": "reaches zero"}
+    for one in machine:
+        if one["level"] == "l2":
+            one["bandwidth_bytes_per_s"] = {"estimate": 1e11, "ci95": None, "ci95_why": "reaches zero"}
     assert {c["level"] for c in model.memory_ceilings(machine)} == {"dram"}
 
 
@@ -161,9 +161,9 @@ def test_a_wide_interval_is_no_excuse_to_be_above_the_spec(machine: list[dict[st
 
 
 def test_no_verdict_on_what_was_not_looked_at(machine: list[dict[str, Any]]) -> None:
-    assert model.verdicts([], [], []) == []
+    assert verdicts.verdicts([], [], []) == []
     ceilings = model.ceilings(machine)
-    names = [v["name"] for v in model.verdicts(ceilings, model.points(ceilings, machine), machine, [0.0])]
+    names = [v["name"] for v in verdicts.verdicts(ceilings, model.points(ceilings, machine), machine, [0.0])]
     assert names == ["quiet machine", "outputs", "roof"]  # no spec is known, nothing was measured again
 
 
@@ -172,3 +172,12 @@ def test_a_work_too_short_for_the_timer_is_no_point(machine: list[dict[str, Any]
     seen = SimpleNamespace(estimate_s=1e-9, ci95_s=(-1e-9, 3e-9), flags=("below-resolution",))
     with pytest.raises(UsageError, match="mine: one call takes no time"):
         model.user_point(bound, seen, flops=1, moved=1, name="mine", level="dram", dtype="float64")
+
+
+def test_a_shared_cache_that_neighbours_evict_is_told_by_two_chases() -> None:
+    def chase(n: int, seconds: float) -> dict[str, Any]:
+        return record("latency.chase", level="l3", problem={"n": n}, latency_s={"estimate": seconds})
+
+    assert verdicts.notes([chase(32768, 22e-9), chase(65536, 25e-9)]) == []
+    (note,) = verdicts.notes([chase(65536, 160e-9), chase(32768, 22e-9)])
+    assert "160 ns over 65536 lines and 22.0 ns over 32768" in note

@@ -124,3 +124,8 @@ def test_without_a_float_dtype_only_bandwidth_and_the_peak_are_measured(dtype: s
     assert families == {"stream", "latency", "launch", *(["peak"] if dtype == "int8" else [])}
     assert any("float64" in note for note in plan.notes)
     assert any("float16: no kernel" in note for note in plan.notes) == (dtype == "float16")
+
+
+def test_a_shared_last_level_is_chased_at_two_sizes() -> None:
+    chased = [i.problem["n"] * 64 for i in items(machine()) if i.spec.name == "latency.chase" and i.level == "l3"]
+    assert chased == [2 * MIB, 4 * MIB]

@@ -49,13 +49,19 @@ class Policy:
         for name in positive:
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)!r}")
+        whole = ("max_samples", "seed", *(name for name in ("min_samples", "batch") if getattr(self, name) is not None))
+        for name in whole:
+            if not isinstance(getattr(self, name), (int, np.integer)):
+                raise UsageError(f"{name} must be a whole number, not {getattr(self, name)!r}")
+        if not 0 <= self.max_warmup_s < math.inf:
+            raise UsageError(f"max_warmup_s must be a number of seconds, not {self.max_warmup_s!r}")
         if not 0.5 <= self.confidence < 1.0:
             raise UsageError(f"confidence must be in [0.5, 1), not {self.confidence!r}")
         if self.min_samples is not None and not 2 <= self.min_samples <= self.max_samples:
             raise UsageError(f"min_samples must be from 2 to max_samples, not {self.min_samples!r}")
         if self.batch is not None and self.batch < 1:
             raise UsageError(f"batch must be at least 1, not {self.batch!r}")
-        if self.warmup != "converge" and (isinstance(self.warmup, str) or self.warmup < 0):
+        if self.warmup != "converge" and (isinstance(self.warmup, str) or not 0 <= self.warmup < math.inf):
             raise UsageError(f"warmup must be 'converge', a number of runs or seconds, not {self.warmup!r}")
 
 

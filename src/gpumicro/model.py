@@ -22,7 +22,6 @@ ROOF_RECIPES = ("peak.fma", "peak.dot", "peak.mma")
 LEVEL_ORDER = ("register", "shared", "l1", "l2", "l3", "dram", "host", "peer", "network", "storage")
 
 ABOVE_SPEC_OVER = 0.01  # a wide interval is no excuse to be further above a physical bound; clocks are read this well
-CROWDED_OVER = 0.05  # of the CPU time for other processes
 UNSTABLE_OVER = 0.05  # two measurements of one ceiling in one run that differ by more say that the machine moved
 
 CAUSES_ABOVE = (
@@ -81,7 +80,7 @@ def _recipe(record: Record) -> str:
     return f"{name} ({mix})" if mix else name
 
 
-def _grouped(records: Iterable[Record], key: Callable[[Record], tuple[Any, ...]]) -> list[tuple[Any, list[Record]]]:
+def grouped(records: Iterable[Record], key: Callable[[Record], tuple[Any, ...]]) -> list[tuple[Any, list[Record]]]:
     return [(name, list(group)) for name, group in groupby(sorted(records, key=key), key)]
 
 
@@ -131,9 +130,9 @@ def _by_rate(records: Sequence[Record]) -> list[Record]:
 def memory_ceilings(records: Sequence[Record]) -> list[Record]:
     """One ceiling for each device, memory level and thread count: the best stream kernel, the rest as alternatives."""
     streams = [record for record in measured(records) if record["family"] == "stream" and record.get("level")]
-    most = {device: max(r["threads"] for r in group) for device, group in _grouped(streams, lambda r: (r["device"],))}
+    most = {device: max(r["threads"] for r in group) for device, group in grouped(streams, lambda r: (r["device"],))}
     ceilings = []
-    for (device, _, threads), group in _grouped(streams, lambda r: (r["device"], r["level"], r["threads"])):
+    for (device, _, threads), group in grouped(streams, lambda r: (r["device"], r["level"], r["threads"])):
         if ranked := _by_rate(group):
             scope = "roof" if threads == most[(device,)] else "shown"
             ceilings.append(_ceiling("memory", ranked[0], ranked[1:], scope))
@@ -143,9 +142,9 @@ def memory_ceilings(records: Sequence[Record]) -> list[Record]:
 def arithmetic_ceilings(records: Sequence[Record]) -> list[Record]:
     """One roof for each device, dtype and thread count from the FMA or dot-product recipe; other recipes are shown."""
     peaks = [record for record in measured(records) if record["family"] == "peak"]
-    most = {device: max(r["threads"] for r in group) for device, group in _grouped(peaks, lambda r: (r["device"],))}
+    most = {device: max(r["threads"] for r in group) for device, group in grouped(peaks, lambda r: (r["device"],))}
     ceilings = []
-    for (device, _, threads), group in _grouped(peaks, lambda r: (r["device"], r["dtype"], r["threads"])):
+    for (device, _, threads), group in grouped(peaks, lambda r: (r["device"], r["dtype"], r["threads"])):
         for roof in (True, False):
             ranked = _by_rate([record for record in group if (record["kernel"] in ROOF_RECIPES) == roof])
             if ranked:
@@ -317,53 +316,6 @@ def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | 
             )
         return "the measurement or the spec's width is wrong: it is above what the measured clock allows"
     return "the spec is too low (a clock below the real one, or another model), or the count is too high"
-
-
-def verdicts(
-    found: Sequence[Record], placed: Sequence[Record], records: Sequence[Record], others: Sequence[float | None] = ()
-) -> list[Record]:
-    """What a reader wants to know first: are the figures to be believed? Nothing is said of what was not looked at.
-
-    `others` is the share of CPU time that other processes used during each device's run.
-    """
-    crowd = max((share for share in others if share is not None), default=None)
-    checked = [record for record in records if record["status"] in ("ok", "failed")]
-    failed = [record for record in checked if record["status"] == "failed"]
-    above = [p for p in placed if "above-ceiling" in p["flags"]]
-    beyond = [c for c in found if "above-spec" in c["flags"]]
-    shaky = [c for c in found if "unstable" in c["flags"]]
-    names = "; ".join
-    failures = names(f"{r['id']}: {r['error']}" for r in failed)
-    out: list[Record] = []
-    if crowd is not None:
-        out.append(_verdict(
-            "quiet machine", crowd <= CROWDED_OVER, "no other process used the CPUs to speak of",
-            f"other processes used {crowd:.0%} of the CPU time: the figures are too low, run again alone",
-        ))  # fmt: skip
-    if checked:
-        out.append(_verdict(
-            "outputs", not failed, "every kernel's output agrees with its reference", f"failed: {failures}"
-        ))  # fmt: skip
-    if any(c["spec"] is not None for c in found):
-        out.append(_verdict(
-            "physical bounds", not beyond, "no ceiling is above its spec peak, where that is known",
-            names(f"{c['id']}: {c['causes'][0]}" for c in beyond),
-        ))  # fmt: skip
-    if placed:
-        out.append(_verdict(
-            "roof", not above, "no point is above its ceiling by more than both intervals",
-            f"above their ceiling: {names(p['name'] for p in above)}",
-        ))  # fmt: skip
-    if any("repeat" in c for c in found):
-        out.append(_verdict(
-            "repeat", not shaky, f"measured again at the end, the ceilings came out within {UNSTABLE_OVER:.0%}",
-            names(f"{c['id']} came out at {c['repeat']['ratio']:.2f} times the first figure" for c in shaky),
-        ))  # fmt: skip
-    return out
-
-
-def _verdict(name: str, passed: bool, good: str, bad: str) -> Record:
-    return {"name": name, "passed": passed, "text": good if passed else bad}
 
 
 CAUSES_IMPOSSIBLE = (

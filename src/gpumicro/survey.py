@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from . import backends, explain, model, result
+from . import backends, explain, model, result, verdicts
 from .backends.base import Backend, Check, Prepared
 from .device import Device
 from .errors import BackendUnavailable, GpumicroError, OutOfMemory, UsageError, unknown
@@ -206,6 +206,7 @@ class Survey:
             ceilings += mine
         points = model.points(ceilings, records)
         notes = [*self.notes, *(note for target in self.targets for note in target.plan.notes)]
+        notes += verdicts.notes(records)
         return result.document(
             argv=self.argv,
             interrupted=self.interrupted,
@@ -218,7 +219,7 @@ class Survey:
             gap=gaps,
             sustained=[s.to_json() for target in self.targets for s in target.sustained],
             conditions=[target.watch.to_json(target.device.id) for target in self.targets],
-            verdicts=model.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets]),
+            verdicts=verdicts.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets]),
             notes=notes,
             settings={
                 "mode": self.mode, "dtype": list(self.dtypes), "operands": self.operands,

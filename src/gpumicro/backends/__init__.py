@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from typing import get_args
 
 from ..device import Device
-from ..errors import BackendUnavailable, UsageError, nearest
+from ..errors import BackendUnavailable, UsageError, nearest, unknown
 from ..kernels import find
 from ..spec import DTYPE_ALIASES, Execution, OperandClass, Problem
 from .base import Availability, Backend, Check, Prepared
@@ -132,6 +133,11 @@ def prepare(
     page is touched.
     """
     spec = find(kernel)
+    if operands not in get_args(OperandClass):
+        raise UsageError(unknown("operand class", operands, get_args(OperandClass)))
+    for name, size in sizes.items():
+        if not hasattr(size, "__index__"):
+            raise UsageError(f"{kernel}: {name} must be a whole number, not {size!r}")
     chosen, _ = select(backend)
     devices = {one.id: one for one in chosen.devices()}
     if device not in devices:

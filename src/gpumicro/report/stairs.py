@@ -67,16 +67,18 @@ def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float, right: floa
         )
         return
     ax.barh([row], [value], height=0.52, color="#9ec5de" if step["name"] == "spec" else "#0072B2", linewidth=0)
+    end = value  # of what is drawn
     if step.get("ci95"):
         low, high = step["ci95"]
-        ax.plot([low, min(high, right)], [row, row], color="black", linewidth=1.2)
+        end = max(value, min(high, right))
+        ax.plot([low, end], [row, row], color="black", linewidth=1.2)
     inside = value > _ROOM_FOR_LABEL * top
     colour = "white" if inside and step["name"] != "spec" else "#1a1a1a"
     # a short bar's label stands beside it, on the hatched loss
     back = None if inside else {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0}
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "parse_math": False}
     label = drawable(step.get("label") or "", 60)
-    ax.annotate(label, (0 if inside else value, row), (6, 0), fontsize=7.5, color=colour, bbox=back, **style)
+    ax.annotate(label, (0 if inside else end, row), (6, 0), fontsize=7.5, color=colour, bbox=back, **style)
     ax.annotate(format_quantity(value, unit, step.get("ci95")), (right, row), (8, 0), fontsize=8.5, **style)
 
 
