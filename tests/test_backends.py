@@ -110,3 +110,14 @@ def test_all_kernels_are_supported_or_say_why() -> None:
             can = backend.supports(spec, dtype, backend.devices()[0])
             assert can or can.reason
         assert not backend.supports(spec, "float8_e5m2", backend.devices()[0])
+
+
+def test_a_variable_that_names_no_backend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUMICRO_BACKEND", "gpu")
+    with pytest.raises(UsageError, match="GPUMICRO_BACKEND=gpu: no such backend"):
+        backends.resolve()
+
+
+def test_a_known_device_that_cannot_run_is_said_not_to_run() -> None:
+    with pytest.raises(BackendUnavailable, match="device 'cuda:0' cannot run here"):
+        backends.resolve("cuda:0")

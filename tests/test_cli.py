@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "data" / "roofline-cpu.json"
 GPUMICRO = [sys.executable, "-m", "gpumicro"]
+
+
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    """`main` in this process takes SIGTERM over."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def run(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
@@ -87,6 +96,15 @@ def test_report_makes_every_format_from_the_file_alone(measured: Any, tmp_path: 
         (["roofline", "-o", "."], 2, "directory"),
         (["roofline", "--html", "r.pdf"], 2, ".html"),
         (["roofline", "--plot", "r.txt"], 2, ".png"),
+        (["roofline", "-o", ""], 2, "without a name"),
+        (["roofline", "-o", "r.html"], 2, "--html"),
+        (["roofline", "--html", "-"], 2, ".html"),
+        (["roofline", "--sustained", "nan"], 2, "sustained"),
+        (["roofline", "--sustained", "inf"], 2, "sustained"),
+        (["roofline", "--device", "cuda:0"], 3, "device 'cuda:0' cannot run here"),
+        (["report", str(GOLDEN), "--csv", "-"], 2, "-f csv"),
+        (["report", str(GOLDEN), "-o", "r.md", "--md", "./r.md"], 2, "same file"),
+        (["report", str(GOLDEN), "--csv", str(GOLDEN)], 2, "which is read"),
         (["specs", "H1000"], 2, "h100"),
         (["report", "missing.json"], 2, "missing.json"),
     ],
@@ -194,3 +212,69 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", HELP_IN_PROCESS], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_leaves_or_a_full_disk_costs_no_result(tmp_path: Path) -> None:
+    command = " ".join([*GPUMICRO, "roofline", "--quick", "--dtype", "float64", "-o", "r.json"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} > /dev/full"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Errno" not in done.stderr
+    assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["interrupted"] is False
+
+
+@pytest.mark.parametrize("command", ["report", "specs"])
+def test_a_full_disk_ends_with_a_sentence(command: str) -> None:
+    source = [str(GOLDEN), "-f", "csv"] if command == "report" else []
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*GPUMICRO, command, *source], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "gpumicro: No space left on device\n")
+
+
+def test_ctrl_c_before_anything_is_measured_keeps_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpumicro import __main__, survey
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(survey.Survey, "run", interrupt)
+    (tmp_path / "r.json").write_text("old", encoding="utf-8")
+    assert __main__.main(["roofline", "-o", str(tmp_path / "r.json")]) == 130
+    seen = capsys.readouterr()
+    assert "before anything was measured" in seen.err
+    assert seen.out == ""
+    assert (tmp_path / "r.json").read_text(encoding="utf-8") == "old"
+
+
+def test_ctrl_c_while_commands_start_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpumicro import __main__, survey
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(survey, "Survey", interrupt)
+    assert __main__.main(["roofline"]) == 130
+    assert capsys.readouterr().err.strip() == "gpumicro: interrupted"
+
+
+def test_a_ctrl_c_while_the_result_is_written_waits(tmp_path: Path) -> None:
+    from gpumicro.cli import roofline
+
+    class Slow:
+        interrupted = False
+
+        def document(self) -> dict[str, Any]:
+            os.kill(os.getpid(), signal.SIGINT)
+            return dict(json.loads(GOLDEN.read_text(encoding="utf-8")))
+
+    with pytest.raises(KeyboardInterrupt):
+        roofline._keep(Slow(), str(tmp_path / "r.json"))  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["schema"] == "gpumicro/1"

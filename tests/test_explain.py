@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machines import FakeSheet, gemm, machine_records
+from machines import FakeSheet, gemm, machine_records, record
 
 from gpumicro import explain, model
 
@@ -71,7 +71,16 @@ def test_a_lower_step_that_is_faster_is_called_wrong(
 ) -> None:
     gemms[1]["flop_per_s"]["estimate"] = 120e9
     one = ladder(explained([*machine, *gemms], None), "float64 arithmetic")
-    assert any("faster" in u["note"] for u in one["unattributed"])
+    assert any("kernel is above library" in u["note"] for u in one["unattributed"])
+
+
+def test_one_thread_is_set_against_many_that_store_alike(machine: list[dict[str, Any]]) -> None:
+    machine.append(record("stream.triad", level="dram", rate=16e9, variant="nontemporal", threads=1))
+    one = ladder(explained(machine, None), "dram bandwidth")
+    values = {step["name"]: step["value"] for step in one["steps"]}
+    assert values["plain stores"] == 15e9
+    assert values["one thread"] == 12e9  # not the 16 of stores that bypass the caches
+    assert one["unattributed"] == []
 
 
 def test_lost_time_goes_to_whoever_had_it_and_heat_is_named(

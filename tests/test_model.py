@@ -20,7 +20,7 @@ def machine() -> list[dict[str, Any]]:
 def test_the_best_kernel_is_the_ceiling_and_the_others_stay_beside_it(machine: list[dict[str, Any]]) -> None:
     dram = next(c for c in model.memory_ceilings(machine) if c["level"] == "dram" and c["scope"] == "roof")
     assert dram["achieved"] == 20e9
-    assert dram["recipe"] == "stream.triad nontemporal"
+    assert dram["recipe"] == "stream.triad nontemporal (float64)"
     assert [a["achieved"] for a in dram["alternatives"]] == [18e9, 15e9]
 
 
@@ -136,3 +136,39 @@ def test_a_users_point_faster_than_the_roof_is_impossible(machine: list[dict[str
     half = model.user_point(bound, seen, flops=10e6, moved=10e6, name="mine", level="dram", dtype="float64")
     assert half["fraction_of_attainable"] == pytest.approx(0.5)
     assert half["flags"] == ["drift"]
+
+
+def test_a_level_that_gave_no_rate_has_no_ceiling(machine: list[dict[str, Any]]) -> None:
+    for record in machine:
+        if record["level"] == "l2":
+            record["bandwidth_bytes_per_s"] = {"estimate": 1e11, "ci95": None, "ci95_why": "reaches zero"}
+    assert {c["level"] for c in model.memory_ceilings(machine)} == {"dram"}
+
+
+def test_an_unknown_level_comes_last(machine: list[dict[str, Any]]) -> None:
+    machine[0]["level"] = "l4"
+    assert [c["level"] for c in model.roofs(model.memory_ceilings(machine), "memory")] == ["dram", "l4"]
+
+
+def test_a_wide_interval_is_no_excuse_to_be_above_the_spec(machine: list[dict[str, Any]]) -> None:
+    machine[5]["flop_per_s"] = figure(100e9, width=0.3)
+    ceilings = model.ceilings(machine)
+    model.attach_spec(ceilings, FakeSheet(90e9), 3.2e9)
+    assert "above-spec" in model.roofs(ceilings, "arithmetic")[0]["flags"]
+    ceilings = model.ceilings(machine)
+    model.attach_spec(ceilings, FakeSheet(99.5e9), 3.2e9)
+    assert "above-spec" not in model.roofs(ceilings, "arithmetic")[0]["flags"]
+
+
+def test_no_verdict_on_what_was_not_looked_at(machine: list[dict[str, Any]]) -> None:
+    assert model.verdicts([], [], []) == []
+    ceilings = model.ceilings(machine)
+    names = [v["name"] for v in model.verdicts(ceilings, model.points(ceilings, machine), machine, [0.0])]
+    assert names == ["quiet machine", "outputs", "roof"]  # no spec is known, nothing was measured again
+
+
+def test_a_work_too_short_for_the_timer_is_no_point(machine: list[dict[str, Any]]) -> None:
+    bound = model.attainable(model.ceilings(machine), 1.0)
+    seen = SimpleNamespace(estimate_s=1e-9, ci95_s=(-1e-9, 3e-9), flags=("below-resolution",))
+    with pytest.raises(UsageError, match="mine: one call takes no time"):
+        model.user_point(bound, seen, flops=1, moved=1, name="mine", level="dram", dtype="float64")

@@ -115,3 +115,12 @@ def test_the_roofs_are_measured_again_at_the_end() -> None:
     assert group.repeat
     assert group.items == (chosen,)
     assert repeat_group(plan, []) is None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_without_a_float_dtype_only_bandwidth_and_the_peak_are_measured(dtype: str) -> None:
+    plan = make_plan(machine(), FakeBackend(), dtypes=(dtype,))  # type: ignore[arg-type]
+    families = {item.spec.family for group in plan.groups for item in group.items}
+    assert families == {"stream", "latency", "launch", *(["peak"] if dtype == "int8" else [])}
+    assert any("float64" in note for note in plan.notes)
+    assert any("float16: no kernel" in note for note in plan.notes) == (dtype == "float16")

@@ -189,3 +189,18 @@ def test_level_sizes_stay_inside_their_level(tmp_path: Path) -> None:
     assert 4 * (512 << 10) < l3 <= 2 * (16 << 20)
     assert dram >= 4 * 2 * (16 << 20)
     assert topology.level_bytes(device, "l1", 1) == 16 << 10
+
+
+def test_ulimit_v_counts_as_memory(tmp_path: Path) -> None:
+    smt_machine(tmp_path)
+    plant(
+        tmp_path,
+        {
+            "proc/self/limits": f"Limit Soft Hard Units\nMax address space  {400 << 20}  unlimited  bytes\n",
+            "proc/self/status": f"Name: python\nVmSize:  {100 << 10} kB\n",
+        },
+    )
+    assert limits.memory_limit(tmp_path) == 300 << 20
+    assert limits.memory_available(tmp_path) == 300 << 20
+    plant(tmp_path, {"proc/self/limits": "Max address space  unlimited  unlimited  bytes\n"})
+    assert limits.memory_available(tmp_path) == 512 << 20

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 
 
@@ -19,6 +20,12 @@ def _say(text: str) -> None:
     print(f"gpumicro: {text}", file=sys.stderr)  # noqa: T201
 
 
+def _drop_output() -> None:
+    """What still waits to be written goes nowhere, lest the interpreter complain about it at its end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     import click
 
@@ -27,8 +34,12 @@ def _run(arguments: Sequence[str] | None) -> int:
 
     try:
         code = cli.main(args=arguments, prog_name="gpumicro", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk or a reader that left is met here, not at the interpreter's end
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.exceptions.Abort:  # what click makes of Ctrl-C
+        raise KeyboardInterrupt from None
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -36,7 +47,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         _say(str(error))
         return error.exit_code
     except BrokenPipeError:  # the reader of our output left: nothing to say, and nobody to say it to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 0
+    except SystemExit:  # rich's word for the same; nothing else here raises it
         return 0
     except MemoryError:
         _say("out of memory; smaller arrays (--quick) or more memory would help")
@@ -47,7 +60,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         if not isinstance(error, OSError):
             _say(f"this is a bug: {type(error).__name__}: {error}; GPUMICRO_TRACEBACK=1 shows where")
             return 1
-        _say(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+        _drop_output()
+        reason = error.strerror or str(error)
+        _say(f"{reason}: {error.filename}" if error.filename else reason)
         return 1
     return code if isinstance(code, int) else 0
 

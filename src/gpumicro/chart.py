@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import model
 from .errors import UsageError
-from .spec import OperandClass
+from .spec import DTYPE_ALIASES, OperandClass
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from .plan import Mode
     from .survey import Progress
-
-Count = int | float | Callable[..., int | float]
 
 
 class Roofline:
@@ -34,6 +32,10 @@ class Roofline:
         from .result import read
 
         return cls(read(path))
+
+    def __repr__(self) -> str:
+        names = ", ".join(c["id"] for c in self.ceilings if c["scope"] == "roof")
+        return f"<Roofline of {names or 'nothing'}; {len(self.points)} points>"
 
     @property
     def ceilings(self) -> list[dict[str, Any]]:
@@ -57,6 +59,7 @@ class Roofline:
         """
         if not intensity > 0:
             raise UsageError(f"arithmetic intensity must be above 0 FLOP/B, got {intensity!r}")
+        dtype = DTYPE_ALIASES.get(dtype, dtype)
         return model.attainable(self.ceilings, intensity, level=level, dtype=dtype).attainable.estimate
 
     def place(
@@ -74,6 +77,7 @@ class Roofline:
 
         if not flops > 0 or not bytes > 0:
             raise UsageError(f"flops and bytes of one call must be above 0, got flops={flops!r}, bytes={bytes!r}")
+        dtype = DTYPE_ALIASES.get(dtype, dtype)
         bound = model.attainable(self.ceilings, flops / bytes, level=level, dtype=dtype)
         measurement = time_kernel(work, **timing)
         point = model.user_point(bound, measurement, flops=flops, moved=bytes, name=name, level=level, dtype=dtype)
@@ -99,7 +103,7 @@ class Roofline:
         from .report import write_report
         from .result import write
 
-        if Path(path).suffix == ".json":
+        if Path(path).suffix.lower() == ".json":
             write(path, self.document)
         else:
             write_report(self.document, path)

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist: what was wrong, and the nearest names that do."""
+def nearest(word: str, known: Iterable[str], most: int = 3) -> str:
+    """`; did you mean a, b?`: names that the word is a part of, else those that look like it, else all."""
     from difflib import get_close_matches
 
-    names = list(dict.fromkeys(known))
-    nearest = get_close_matches(name, names, n=3, cutoff=0.4) or names
-    lead = "did you mean" if nearest is not names else "known are"
-    return f"unknown {kind} {name!r}; {lead} {', '.join(nearest)}{'?' if nearest is not names else ''}"
+    names = {name.casefold(): name for name in reversed(list(known))}
+    part = word.strip().casefold()
+    within = [key for key in reversed(names) if part and part in key]
+    close = within[:most] or get_close_matches(part, names, n=most, cutoff=0.45)
+    if close:
+        return f"; did you mean {', '.join(names[key] for key in close)}?"
+    return f"; there are {', '.join(reversed(names.values()))}"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist: what was wrong, and the nearest names that do."""
+    return f"unknown {kind} {name!r}{nearest(name, known)}"
 
 
 class GpumicroError(Exception):

@@ -71,13 +71,13 @@ class _Ladder:
             named = sum(c["fraction"] or 0 for c in self.causes if c["between"] == [upper, lower])
             rest = (loss or 0) - named
             if loss is not None and loss < -WORTH_NAMING:
-                note = f"{lower} is faster than {upper}: one of the two does not measure what it says"
+                note = f"{lower} is above {upper}: one of the two does not measure what it says"
                 unattributed.append({"between": [upper, lower], "fraction": loss, "note": note})
             elif abs(rest) > WORTH_NAMING:
                 note = (
-                    f"{rest:.0%} of the step could not be attributed to anything that was measured"
+                    "nothing that was measured explains it"
                     if rest > 0
-                    else f"the causes named explain {-rest:.0%} more than was lost: their effects overlap"
+                    else "the causes named explain more than was lost: their effects overlap"
                 )
                 unattributed.append({"between": [upper, lower], "fraction": rest, "note": note})
         return {
@@ -187,20 +187,26 @@ def _memory(ceiling: Record, records: Sequence[Record], one_thread: Record | Non
         ref=ceiling["measurement"],
     )  # fmt: skip
     _steps_for_stores(ladder, ceiling, records)
-    if one_thread:
-        above = ladder.steps[-1]["name"]
-        ladder.step(
-            "one thread", f"one thread of {ceiling['threads']}, {one_thread['recipe']}", one_thread["achieved"],
-            ci95=one_thread["ci95"], ref=one_thread["measurement"],
-        )  # fmt: skip
-        loss = ladder.loss(above, "one thread")
+    above = ladder.steps[-1]
+    if one_thread and (one := _like(above, one_thread, records)):
+        value, ci95 = _figure(one)
+        label = f"one thread of {ceiling['threads']}, {one['kernel']} {one.get('variant') or ''}".rstrip()
+        ladder.step("one thread", label, value, ci95=ci95, ref=one["id"])
+        loss = ladder.loss(above["name"], "one thread")
         if loss is not None and loss > WORTH_NAMING:
-            times = ceiling["achieved"] / one_thread["achieved"]
             ladder.cause(
-                above, "one thread", "one thread cannot draw the whole bandwidth", loss,
-                f"{ceiling['threads']} threads reach {times:.2f} times one thread's figure",
+                above["name"], "one thread", "one thread cannot draw the whole bandwidth", loss,
+                f"{ceiling['threads']} threads reach {above['value'] / value:.2f} times one thread's figure",
             )  # fmt: skip
     return ladder.finished()
+
+
+def _like(above: Record, one_thread: Record, records: Sequence[Record]) -> Record | None:
+    """One thread's best measurement that stores as the step above it does, so that only the threads differ."""
+    if above["name"] == "ceiling":
+        return next((r for r in measured(records) if r["id"] == one_thread["measurement"]), None)
+    fitting = {"family": "stream", "variant": "temporal", "level": one_thread["level"], "threads": 1}
+    return _best(records, device=one_thread["device"], **fitting)
 
 
 def _steps_for_stores(ladder: _Ladder, ceiling: Record, records: Sequence[Record]) -> None:

@@ -77,15 +77,24 @@ def _meminfo(root: Path, key: str) -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
+def _address_space_left(root: Path) -> int | None:
+    """Bytes that may still be mapped under `ulimit -v`, None where there is no such limit."""
+    limit = re.search(r"^Max address space\s+(\d+)", read_text(root / "proc/self/limits") or "", re.MULTILINE)
+    used = re.search(r"^VmSize:\s*(\d+) kB", read_text(root / "proc/self/status") or "", re.MULTILINE)
+    return max(0, int(limit[1]) - (int(used[1]) * 1024 if used else 0)) if limit else None
+
+
+def _least(values: Iterable[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Bytes that this process could ever have: the machine's memory or the least cgroup limit."""
-    limits = [limit for limit, _ in _memory_limits(root)]
-    total = _meminfo(root, "MemTotal")
-    return min([*limits, *([total] if total else [])], default=None)
+    """Bytes that this process could ever have: the machine's memory, the least cgroup limit, what ulimit -v leaves."""
+    limits = (limit for limit, _ in _memory_limits(root))
+    return _least([*limits, _meminfo(root, "MemTotal"), _address_space_left(root)])
 
 
 def memory_available(root: Path = Path("/")) -> int | None:
     """Bytes that can be touched now without swapping or meeting the OOM killer; None where nothing tells."""
-    room = [limit - usage for limit, usage in _memory_limits(root)]
-    available = _meminfo(root, "MemAvailable")
-    return min([*room, *([available] if available else [])], default=None)
+    room = (limit - usage for limit, usage in _memory_limits(root))
+    return _least([*room, _meminfo(root, "MemAvailable"), _address_space_left(root)])

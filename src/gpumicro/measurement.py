@@ -107,7 +107,6 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """`{"timing": ..., "time_s": ...}` as the result file has them: no NaN, null with its reason beside it."""
-        constant = "the samples do not vary"
         timing: dict[str, Any] = {
             key: getattr(self, key)
             for key in (
@@ -142,9 +141,10 @@ class Measurement:
             "estimate": self.estimate_s, "ci95": list(self.ci95_s), "min": self.min_s, "p95": self.p95_s,
             "cv": self.cv, "autocorrelation": self.autocorrelation,
         }  # fmt: skip
-        for key in ("cv", "autocorrelation"):
-            if time_s[key] is None:
-                time_s[f"{key}_why"] = constant
+        if self.cv is None:
+            time_s["cv_why"] = "one sample" if self.n < 2 else "the mean is not above zero"
+        if self.autocorrelation is None:
+            time_s["autocorrelation_why"] = "the samples do not vary"
         return {"timing": timing, "time_s": time_s}
 
     @classmethod

@@ -105,8 +105,17 @@ class Planner:
         return not self.dtypes or dtype in self.dtypes
 
     def float_dtypes(self) -> tuple[str, ...]:
-        """Of float64 and float32 those asked for; float64 where neither was, for bandwidth needs some element."""
-        return tuple(dtype for dtype in ("float64", "float32") if self.wants(dtype)) or ("float64",)
+        """Of float64 and float32 those asked for."""
+        return tuple(dtype for dtype in ("float64", "float32") if self.wants(dtype))
+
+    def note_dtypes(self) -> None:
+        """Say which of the dtypes asked for no kernel computes in."""
+        computed = {dtype for _, dtypes in ARITHMETIC for dtype in dtypes}
+        for dtype in self.dtypes:
+            if dtype not in computed:
+                self.plan.notes.append(f"{dtype}: no kernel of this version computes in it, so it has no ceiling.")
+        if not self.float_dtypes():
+            self.plan.notes.append("Bandwidth is measured with float64; GEMM and the sweep need float64 or float32.")
 
     def item(
         self, name: str, dtype: str, sizes: dict[str, int], threads: int, variant: str = "", level: str | None = None
@@ -153,7 +162,8 @@ class Planner:
         caches = self.device.caches
         cache_bytes = caches[-1].size_bytes * caches[-1].count if caches else 32 * MIB
         wanted = max(DRAM_OVER_CACHE * cache_bytes, 64 * MIB)
-        limit = (self.device.memory_bytes or 1 << 62) // 2 // 3  # half of what is there, for three arrays
+        # Two thirds of what is there, for the stream kernels' three arrays and the sweep's one.
+        limit = (self.device.memory_bytes or 1 << 62) * 2 // 3 // 4
         if wanted <= limit:
             return wanted
         self.dram_flags = ("cache-resident",)
@@ -184,7 +194,7 @@ class Planner:
                 if level == "dram"
                 else (self.care.cache_s, VERIFY_AND_SETUP_S["cache"])
             )
-            wide, *rest = self.float_dtypes()
+            wide, *rest = self.float_dtypes() or ("float64",)  # bandwidth needs some element
             cases = [(wide, self.care.stream, self.threads)]
             if self.threads > 1:
                 cases.append((wide, self.care.one_thread, 1))
@@ -195,7 +205,7 @@ class Planner:
             for dtype, names, threads in cases:
                 how = "all threads" if threads == self.threads else "one thread"
                 items = self.stream_items(level, dtype, names, threads)
-                if level == "dram" and dtype == wide and threads == self.threads:
+                if level == "dram" and dtype == wide and threads == self.threads and self.wants(dtype):
                     items += self.sweep_items(dtype)
                 self.add(f"{level} bandwidth, {dtype}, {how}", items, budget_s, setup_s)
 
@@ -254,6 +264,7 @@ def make_plan(
 ) -> Plan:  # fmt: skip
     """The whole plan of a roofline run on one device."""
     planner = Planner(device, backend, mode=mode, dtypes=dtypes, operands=operands)
+    planner.note_dtypes()
     planner.add_arithmetic()
     planner.add_bandwidth()
     planner.add_gemm()

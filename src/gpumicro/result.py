@@ -29,6 +29,7 @@ from .spec import Execution, KernelSpec, Problem, measurement_id
 __all__ = [
     "SCHEMA",
     "Document",
+    "check_outputs",
     "check_writable",
     "device_record",
     "document",
@@ -289,6 +290,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Find out before measuring that a file can be written; leaves nothing behind. Raises UsageError."""
     if os.fspath(path) == "-":
         return
+    if not os.fspath(path):
+        raise UsageError("cannot write to a file without a name")
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise UsageError(f"cannot write {os.fspath(path)}: it is a directory")
@@ -304,6 +307,18 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         temporary.unlink()
     except OSError as error:
         raise UsageError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
+
+
+def check_outputs(paths: Iterable[str], source: str | None = None) -> None:
+    """`check_writable` for each, and that no two are one file, nor the one that is read. Raises UsageError."""
+    seen = {} if source in (None, "-") else {os.path.realpath(str(source)): f"{source}, which is read"}
+    for path in paths:
+        check_writable(path)
+        key = "-" if path == "-" else os.path.realpath(path)
+        special = key != "-" and Path(key).exists() and not Path(key).is_file()  # /dev/null takes any number
+        if key in seen and not special:
+            raise UsageError(f"cannot write {path}: it is the same file as {seen[key]}")
+        seen[key] = path
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -46,6 +46,9 @@ class Problem:
     def __getitem__(self, size: str) -> int:
         return dict(self.sizes)[size]
 
+    def __str__(self) -> str:
+        return ", ".join([*(f"{name}={size}" for name, size in self.sizes), self.dtype])
+
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""

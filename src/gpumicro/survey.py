@@ -6,26 +6,28 @@ Whatever was recorded when a run is interrupted is still in `document()`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from . import backends, explain, model, result
 from .backends.base import Backend, Check, Prepared
 from .device import Device
-from .errors import BackendUnavailable, GpumicroError, UsageError, unknown
+from .errors import BackendUnavailable, GpumicroError, OutOfMemory, UsageError, unknown
 from .measure import Measurement, MeasurementsInterrupted, measure_together
 from .peaks.sheet import Sheet, sheet_for
 from .plan import Group, Item, Mode, Plan, make_plan, repeat_group
 from .spec import DTYPE_ALIASES, ITEMSIZE, OperandClass
-from .sustain import Sustained, sustain
+from .sustain import Sustained, SustainInterrupted, sustain
 from .watch import Watch
 
 Progress = Callable[[float, float, str], None]  # seconds done, seconds in all, what is measured now
 
-MODES: tuple[Mode, ...] = ("quick", "default", "thorough")
+MODES: tuple[Mode, ...] = get_args(Mode)
+OPERANDS: tuple[OperandClass, ...] = get_args(OperandClass)
 
 
 def parse_dtypes(names: Sequence[str]) -> tuple[str, ...]:
@@ -78,6 +80,11 @@ class Survey:
         operands: OperandClass = "uniform", spec: str | None = None, sustained_s: float = 0.0,
         argv: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        for what, given, known in (("mode", mode, MODES), ("operand class", operands, OPERANDS)):
+            if given not in known:
+                raise UsageError(unknown(what, given, known))
+        if not 0 <= sustained_s < math.inf:
+            raise UsageError(f"sustained_s must be a number of seconds, not {sustained_s!r}")
         self.mode, self.operands, self.sustained_s, self.argv = mode, operands, sustained_s, tuple(argv)
         self.dtypes = parse_dtypes(dtypes)
         self.interrupted = False
@@ -97,8 +104,8 @@ class Survey:
         return sum(t.plan.seconds + self._sustained_seconds(t) for t in self.targets)
 
     def _sustained_seconds(self, target: _Target) -> float:
-        roofs = len(target.device.levels) + 2
-        return self.sustained_s * roofs
+        peaks = {i.problem.dtype for g in target.plan.groups for i in g.items if i.spec.name in model.ROOF_RECIPES}
+        return self.sustained_s * (len(target.device.levels) + len(peaks))
 
     def run(self, progress: Progress | None = None) -> None:
         """Measure everything that was planned. A failed kernel is recorded and the run goes on."""
@@ -130,8 +137,10 @@ class Survey:
                     prepared = target.backend.prepare(item.spec, item.problem, item.execution, target.device)
                     stack.callback(prepared.close)
                     ready.append((item, prepared, prepared.verify()))
-                except BackendUnavailable as error:
+                except (BackendUnavailable, OutOfMemory) as error:
                     self._record(target, item, None, None, status="skipped", reason=str(error))
+                except MemoryError:  # of the check: what was measured before is not thrown away for it
+                    self._record(target, item, None, None, status="skipped", reason="out of memory while checking it")
                 except GpumicroError as error:
                     self._record(target, item, None, None, status="failed", error=str(error))
             try:
@@ -173,7 +182,11 @@ class Survey:
             course.begin(f"sustained {ceiling['id']}", self.sustained_s)
             count = item.spec.flops if ceiling["kind"] == "arithmetic" else item.spec.bytes_moved
             with target.backend.prepare(item.spec, item.problem, item.execution, target.device) as prepared:
-                held = sustain(prepared.work, self.sustained_s, count(item.problem), ceiling["id"])
+                try:
+                    held = sustain(prepared.work, self.sustained_s, count(item.problem), ceiling["id"])
+                except SustainInterrupted as stop:
+                    target.sustained += [stop.partial] if stop.partial else []
+                    raise
             target.sustained.append(held)
 
     def _spec_record(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from .timers import Timer, default_timer
 WINDOW_S = 0.1  # short against thermal time constants, long against any tick
 FIRST_S = 1.0  # what a burst benchmark would have seen
 SETTLED_SHARE = 1 / 3  # of the time at the end
+LEAST = 6  # windows below which a median has no 95% interval
 
 RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")  # package 0; AMD's driver uses the same name
 CUR_FREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
@@ -40,7 +42,10 @@ class Sustained:
     def _part(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
         values = np.asarray(self.value)[chosen]
         found = median_location(values)
-        return {"value": found.estimate, "ci95": [found.low, found.high], "n": len(values)}
+        out: dict[str, Any] = {"value": found.estimate, "ci95": [found.low, found.high], "n": len(values)}
+        if len(values) < LEAST:
+            out |= {"ci95": None, "ci95_why": f"{len(values)} windows of {WINDOW_S:g} s are too few for an interval"}
+        return out
 
     def to_json(self) -> dict[str, Any]:
         """As schema/result-1.json has it."""
@@ -62,24 +67,41 @@ class Sustained:
         return out
 
 
+class SustainInterrupted(KeyboardInterrupt):
+    """Ctrl-C while a ceiling was held: `partial` is what was seen until then, None where that was nothing."""
+
+    def __init__(self, partial: Sustained | None) -> None:
+        super().__init__()
+        self.partial = partial
+
+
 def sustain(work: Any, seconds: float, work_per_run: int, ceiling: str, timer: Timer | None = None) -> Sustained:
-    """Run `work` without pause for `seconds`; `work_per_run` is its bytes or FLOP."""
+    """Run `work` without pause for `seconds`; `work_per_run` is its bytes or FLOP.
+
+    Ctrl-C raises SustainInterrupted with the windows until then.
+    """
     timer = timer or default_timer()
     once_s = float(timer.sample(work, np.ones(3, np.int64)).min())
-    per_window = np.array([max(1, round(WINDOW_S / once_s))], np.int64)
-    t_s: list[float] = []
-    value: list[float] = []
-    clock: list[float | None] = []
-    power: list[float | None] = []
+    per_window = np.array([max(1, round(WINDOW_S / max(once_s, 1e-9)))], np.int64)
+    rows: list[tuple[float, float, float | None, float | None]] = []  # time, rate, clock, power
     begin, energy = timer.now(), _read_number(RAPL)
-    while not t_s or t_s[-1] < seconds:
-        span_s = float(timer.sample(work, per_window)[0])
-        t_s.append(timer.now() - begin)
-        value.append(work_per_run * int(per_window[0]) / span_s)
-        khz, joules = _read_number(CUR_FREQ), _read_number(RAPL)
-        clock.append(None if khz is None else khz * 1e3)
-        # The counter wraps every few minutes: a window that saw that has no power.
-        grew = None if joules is None or energy is None or joules < energy else (joules - energy) * 1e-6
-        power.append(None if grew is None else grew / span_s)
-        energy = joules
-    return Sustained(ceiling, seconds, tuple(t_s), tuple(value), tuple(clock), tuple(power))
+    try:
+        while not rows or rows[-1][0] < seconds:
+            span_s = float(timer.sample(work, per_window)[0])
+            t_s = timer.now() - begin
+            khz, joules = _read_number(CUR_FREQ), _read_number(RAPL)
+            # The counter wraps every few minutes: a window that saw that has no power.
+            grew = None if joules is None or energy is None or joules < energy else (joules - energy) * 1e-6
+            energy = joules
+            rate = work_per_run * int(per_window[0]) / span_s
+            rows.append((t_s, rate, None if khz is None else khz * 1e3, None if grew is None else grew / span_s))
+    except KeyboardInterrupt as stop:
+        raise SustainInterrupted(_seen(ceiling, rows[-1][0], rows) if rows else None) from stop
+    return _seen(ceiling, seconds, rows)
+
+
+def _seen(
+    ceiling: str, seconds: float, rows: Sequence[tuple[float, float, float | None, float | None]]
+) -> Sustained:  # fmt: skip
+    t_s, value, clock_hz, power_w = zip(*rows, strict=True)
+    return Sustained(ceiling, seconds, t_s, value, clock_hz, power_w)

@@ -6,8 +6,8 @@ import os
 from importlib import import_module
 
 from ..device import Device
-from ..errors import BackendUnavailable, UsageError
-from ..kernels import find, nearest
+from ..errors import BackendUnavailable, UsageError, nearest
+from ..kernels import find
 from ..spec import DTYPE_ALIASES, Execution, OperandClass, Problem
 from .base import Availability, Backend, Check, Prepared
 
@@ -67,7 +67,7 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
         return _all_devices(backend)
     kind, _, index = device.partition(":")
     if device != "auto" and not (device == "cpu" or (kind == "cuda" and (not index or index.isdigit()))):
-        raise UsageError(f"no device is named {device!r}; there are cpu, cuda:0, cuda:1 ..., all")
+        raise UsageError(f"no device is named {device!r}; there are auto, cpu, cuda:0, cuda:1 ..., all")
     names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
     skipped: list[tuple[str, str]] = []
     for name in names:
@@ -78,7 +78,9 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
             return [(candidate, found[0])], skipped
         skipped.append((name, can.reason or f"it has no device {device!r}"))
     reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
-    raise BackendUnavailable(f"{'no device' if device == 'auto' else f'device {device!r}'} can run here ({reasons})")
+    raise BackendUnavailable(
+        f"{'no device can' if device == 'auto' else f'device {device!r} cannot'} run here ({reasons})"
+    )
 
 
 def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
@@ -98,8 +100,13 @@ def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple
 
 
 def _asked(name: str) -> str:
-    """ "auto" may be decided by the environment."""
-    return os.environ.get("GPUMICRO_BACKEND", "auto") if name == "auto" else name
+    """ "auto" may be decided by the environment; UsageError where that names no backend."""
+    chosen = os.environ.get("GPUMICRO_BACKEND") or "auto"
+    if name != "auto" or chosen == "auto":
+        return name
+    if chosen not in BACKENDS:
+        raise UsageError(f"GPUMICRO_BACKEND={chosen}: no such backend{nearest(chosen, ('auto', *BACKENDS))}")
+    return chosen
 
 
 def prepare(

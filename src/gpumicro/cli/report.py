@@ -43,18 +43,21 @@ def command(
 ) -> None:
     """Show RESULT.json, or write it as a report. - is stdin."""
     from .. import report
-    from ..result import check_writable, read, replace_file
+    from ..result import check_outputs, read, replace_file
 
-    if plot and report.format_for(plot) not in (report.FORMATS["png"], report.FORMATS["svg"]):
-        raise UsageError(f"--plot takes a .png or .svg file, not {plot!r}")
     if len(formats) > 1 and output:
         raise UsageError("-o takes one format; give the others their own options")
-    targets = [(path, report.find_format(name)) for path, name in ((html, "html"), (md, "md"), (csv, "csv")) if path]
-    targets += [(plot, report.format_for(plot))] if plot else []
-    if output and output != "-":
+    if plot and report.format_for(plot) not in (report.FORMATS["png"], report.FORMATS["svg"]):
+        raise UsageError(f"--plot takes a .png or .svg file, not {plot!r}")
+    named = ((html, "html"), (md, "md"), (csv, "csv"))
+    for path, name in named:
+        if path == "-":
+            raise UsageError(f"--{name} takes a file's name; -f {name} writes to standard output")
+    targets = [(path, report.find_format(name)) for path, name in named if path is not None]
+    targets += [(plot, report.format_for(plot))] if plot is not None else []
+    if output is not None and output != "-":
         targets.append((output, report.find_format(formats[0]) if formats else report.format_for(output)))
-    for path, _ in targets:
-        check_writable(path)
+    check_outputs([path for path, _ in targets], source=str(result))
     doc = read(result)
     for path, chosen in targets:
         replace_file(path, chosen.render(doc))

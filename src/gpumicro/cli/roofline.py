@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..survey import Progress, Survey
-
-REPORTS = ("html", "plot")
 
 
 @contextmanager
@@ -40,17 +42,46 @@ def _measure(survey: Survey, console: Console) -> None:
             survey.interrupted = True
 
 
-def _write(document: dict[str, Any], output: str | None, reports: dict[str, str | None], console: Console) -> None:
-    from ..report import write_report
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A Ctrl-C that comes now waits: a minute of measuring is not lost in the moment of writing it."""
+    asked: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda n, _: asked.append(n)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    if asked:
+        raise KeyboardInterrupt
+
+
+def _keep(survey: Survey, output: str | None) -> dict[str, Any] | None:
+    """The result, written where it was asked for; None where an interrupted run has nothing to keep."""
     from ..result import write
 
-    if output:
-        write(output, document)
-    for path in filter(None, reports.values()):
-        write_report(document, path)
-    for path in filter(None, (output, *reports.values())):
-        if path != "-":
-            console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+    with _undisturbed():
+        document = survey.document()
+        if survey.interrupted and not any(m["status"] == "ok" for m in document["measurements"]):
+            return None
+        if output:
+            write(output, document)
+    return document
+
+
+def _check_paths(output: str | None, html: str | None, plot: str | None) -> None:
+    """A path that cannot be written is found before measuring, not after a minute of it."""
+    from ..report import FORMATS, check_report_format
+    from ..result import check_outputs
+
+    endings = [ending for known in FORMATS.values() for ending in known.extensions]
+    if output and Path(output).suffix.lower() in endings:
+        raise UsageError(f"-o writes the result as JSON, not as {output!r}; --html and --plot write reports")
+    for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
+        if path is not None:
+            check_report_format(path, formats)
+    check_outputs(path for path in (output, html, plot) if path is not None)
 
 
 @click.command("roofline", short_help="Measure ceilings and see what stands where under them.")
@@ -104,27 +135,28 @@ def command(
     """
     from rich.console import Console
 
-    from ..report import check_report_path
+    from ..report import write_report
     from ..report.console import print_report
-    from ..result import check_writable
     from ..survey import Survey
 
-    # A path that cannot be written is found now, not after a minute of measuring.
-    if output and output != "-":
-        check_writable(output)
-    for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
-        if path:
-            check_report_path(path, formats)
+    _check_paths(output, html, plot)
     survey = Survey(
         device=device, backend=backend, dtypes=dtypes, mode=mode or "default", operands=operands, spec=spec,  # type: ignore[arg-type]
         sustained_s=sustained, argv=sys.argv[1:],
     )  # fmt: skip
     err = Console(stderr=True)
     _measure(survey, err)
-    document = survey.document()
+    document = _keep(survey, output)
+    if document is None:
+        err.print("Interrupted before anything was measured: nothing is written.", highlight=False)
+        return 130
+    for path in filter(None, (html, plot)):
+        write_report(document, path)
     if output != "-":
         print_report(document, Console())
-    _write(document, output, {"html": html, "plot": plot}, err)
+    for path in filter(None, (output, html, plot)):
+        if path != "-":
+            err.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
     if survey.interrupted:
         err.print("Interrupted: what was measured until then is shown and written.", highlight=False)
         return 130

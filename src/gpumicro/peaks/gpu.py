@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..spec import DTYPE_ALIASES
 from ..units import GIB, MIB, from_prefix
 
@@ -181,13 +180,8 @@ def find_gpu(name: str, user: UserSpecs | None = None) -> GpuSpec:
             raise UsageError(f"{name!r} may be {' or '.join(spec.id for spec in found)}; give one of these")
         if found:
             return found[0]
-    known = {key.casefold(): spec.id for spec in specs for key in (spec.id, spec.name, *spec.aliases)}
-    near = dict.fromkeys(known[key] for key in get_close_matches(wanted, known, 6, 0.5))
-    parts = dict.fromkeys(spec.id for spec in specs if wanted and wanted in f"{spec.id} {spec.name}".casefold())
-    nearest = list({**near, **parts})[:5]
-    raise UsageError(
-        f"unknown spec {name!r}" + (f"; nearest: {', '.join(nearest)}" if nearest else "; `gpumicro specs` lists them")
-    )
+    hint = nearest(name, (spec.id for spec in specs), most=6)
+    raise UsageError(f"unknown spec {name!r}{hint if '?' in hint else '; `gpumicro specs` lists them'}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ Table = Mapping[str, Any]
 def read_toml(path: Path, name: str) -> Table:
     """The file's top table. Raises SchemaError with file, line and column."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        table: Table = tomllib.loads(path.read_text("utf-8"))
+        return table
     except FileNotFoundError:
         raise SchemaError(f"{name}: no such file") from None
     except OSError as error:

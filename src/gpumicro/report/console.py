@@ -14,6 +14,7 @@ from rich.text import Text
 from .gap import Gap, gaps
 from .tables import Doc, Table, all_tables, flag_words, headline, remarks, unmeasured
 
+_RULE = SIMPLE_HEAD.head_row_horizontal
 _FAILURE_WORDS = ("FAILED", "EMULATED", "INTERRUPTED")
 
 
@@ -23,7 +24,7 @@ def render(doc: Doc) -> Group:
 
 
 def render_text(doc: Doc, width: int = 80) -> str:
-    """The report as plain text of that width, without colour, ASCII lines."""
+    """The report as plain text of that width, without colour."""
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None, legacy_windows=False)
     console.print(render(doc))
@@ -36,12 +37,12 @@ def to_bytes(doc: Doc) -> bytes:
 
 
 def print_report(doc: Doc, console: Console) -> None:
-    """Print; what the console's encoding cannot show becomes a question mark instead of an error."""
+    """Print; what the console's encoding cannot show becomes a dash (lines) or a question mark instead of an error."""
     if console.encoding.replace("-", "").startswith("utf"):
         console.print(render(doc))
         return
-    text = render_text(doc, console.width).encode(console.encoding, "replace").decode(console.encoding)
-    console.file.write(text)
+    text = render_text(doc, console.width).replace(_RULE, "-")
+    console.file.write(text.encode(console.encoding, "replace").decode(console.encoding))
 
 
 def _parts(doc: Doc) -> Iterator[RenderableType]:

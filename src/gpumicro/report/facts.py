@@ -31,7 +31,9 @@ def device_table(device: Device) -> Table:
         table.add_row("maximum clock", format_quantity(device.clock_max_hz, "Hz"))
     table.add_row("machine", f"virtual ({device.virtual})" if device.virtual else "bare metal, as far as can be seen")
     for key, why in device.why.items():
-        table.add_row(key.replace("_", " "), f"unknown: {why}")
+        table.add_row(
+            {"clock_max_hz": "maximum clock", "cgroup_cpus": "CPU limit"}.get(key, key.replace("_", " ")), why
+        )
     return table
 
 

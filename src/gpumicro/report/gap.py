@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..units import format_fraction, format_quantity
+from ..units import format_fraction
 from .tables import Doc, clean, quantity
 
 
@@ -75,12 +74,9 @@ def _cause(cause: Doc) -> str:
 
 
 def _open(item: Doc) -> str:
-    fraction: Any = item.get("fraction")
-    size = f"{format_fraction(fraction, 2)} of {clean(item['between'][0])} " if fraction is not None else ""
+    fraction: float | None = item.get("fraction")
     note = clean(item.get("note") or "")
+    if fraction is not None and fraction < 0:  # more than the step above, or more named than lost
+        return f"{_between(item)}: {note or 'more than can be'}"
+    size = f"{format_fraction(fraction, 2)} of {clean(item['between'][0])} " if fraction is not None else ""
     return f"{_between(item)}: {size}not attributed{f': {note}' if note else ''}"
-
-
-def short_value(value: float, unit: str) -> str:
-    """For a picture: three digits and the unit."""
-    return format_quantity(value, unit)

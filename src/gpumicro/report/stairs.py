@@ -20,10 +20,12 @@ def draw_gap(doc: Doc, ax: Axes, index: int = 0) -> Axes:
     gap = doc["gap"][index]
     unit, steps = gap["unit"], gap["steps"]
     top = max((s["value"] for s in steps if s["value"]), default=1.0)
+    right = max([top, *(step["ci95"][1] for step in steps if step.get("ci95"))])  # values stand beyond every interval
+    right = min(right, 1.6 * top)
     above: Doc | None = None
     for row, step in enumerate(steps):
         value = step["value"]
-        _draw_step(ax, row, step, unit, top)
+        _draw_step(ax, row, step, unit, top, right)
         words = []
         if value is not None and above is not None:
             words = _draw_losses(ax, row, gap, above, step)
@@ -39,7 +41,7 @@ def draw_gap(doc: Doc, ax: Axes, index: int = 0) -> Axes:
         )
         above = step if value is not None else above
     ax.set_ylim(len(steps) - 0.35, -0.6)
-    ax.set_xlim(0, top * 1.3)
+    ax.set_xlim(0, right + 0.3 * top)
     ax.set_yticks(range(len(steps)), [drawable(step["name"]) for step in steps], fontsize=8.5, parse_math=False)
     ax.set_xticks([])
     ax.tick_params(length=0)
@@ -48,7 +50,7 @@ def draw_gap(doc: Doc, ax: Axes, index: int = 0) -> Axes:
     return ax
 
 
-def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
+def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float, right: float) -> None:
     value = step["value"]
     if value is None:
         ax.barh([row], [top], height=0.52, facecolor="none", edgecolor="#999999", linestyle="--", linewidth=0.9)
@@ -66,7 +68,8 @@ def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
         return
     ax.barh([row], [value], height=0.52, color="#9ec5de" if step["name"] == "spec" else "#0072B2", linewidth=0)
     if step.get("ci95"):
-        ax.plot(step["ci95"], [row, row], color="black", linewidth=1.2)
+        low, high = step["ci95"]
+        ax.plot([low, min(high, right)], [row, row], color="black", linewidth=1.2)
     inside = value > _ROOM_FOR_LABEL * top
     colour = "white" if inside and step["name"] != "spec" else "#1a1a1a"
     # a short bar's label stands beside it, on the hatched loss
@@ -74,7 +77,7 @@ def _draw_step(ax: Axes, row: int, step: Doc, unit: str, top: float) -> None:
     style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "parse_math": False}
     label = drawable(step.get("label") or "", 60)
     ax.annotate(label, (0 if inside else value, row), (6, 0), fontsize=7.5, color=colour, bbox=back, **style)
-    ax.annotate(format_quantity(value, unit, step.get("ci95")), (top, row), (8, 0), fontsize=8.5, **style)
+    ax.annotate(format_quantity(value, unit, step.get("ci95")), (right, row), (8, 0), fontsize=8.5, **style)
 
 
 def _draw_losses(ax: Axes, row: int, gap: Doc, above: Doc, step: Doc) -> list[str]:
@@ -94,8 +97,13 @@ def _draw_losses(ax: Axes, row: int, gap: Doc, above: Doc, step: Doc) -> list[st
             [row], [rest], left=start, height=0.52, facecolor="none", edgecolor="#999999", hatch="////", linewidth=0.5
         )
     for item in gap["unattributed"]:
+        share = item.get("fraction")
         if list(item["between"]) == [above["name"], step["name"]]:
-            share = item.get("fraction")
+            if share is not None and share < 0:
+                words.append(
+                    f"above {drawable(above['name'])}" if step["value"] > above["value"] else "effects overlap"
+                )
+                continue
             words.append(f"not attributed{f' {100 * share:.2g}%' if share is not None else ''}")
     return words
 

@@ -30,7 +30,7 @@ FLAG_WORDS: Mapping[str, str] = {
     "above-spec": "above the spec peak: either the spec or the count is wrong",
     "impossible": "above a physical bound: the count, the timer or the output must be wrong",
     "launch-bound": "most of the time is the cost of starting the work",
-    "cache-resident": "the data fits into a nearer cache, so this is not a figure of that memory",
+    "cache-resident": "much or all of the data fits into a nearer cache, so this is not a figure of that memory alone",
 }
 SUSPICIOUS = frozenset({"above-ceiling", "above-spec", "impossible", "launch-bound", "cache-resident"})
 
