@@ -77,7 +77,7 @@ class Care:
 
 CARE: dict[Mode, Care] = {
     "quick": Care(0.05, 0.05, 0.2, 0.15, 0.3, QUICK_STREAM, (), (1024,), SWEEP[:11:2]),
-    "default": Care(0.02, 0.12, 0.18, 0.2, 0.3, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
+    "default": Care(0.02, 0.1, 0.15, 0.2, 0.25, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
     "thorough": Care(0.01, 0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
 }
 REPEAT_S = 0.5  # one roof measured again, with its set-up
