@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 from . import __version__
+from .limits import read_text
 
 # what changes how fast something runs, and nothing that could hold a secret
 ENV_ALLOWED = re.compile(
@@ -53,13 +54,6 @@ def collect(argv: list[str] | None = None, root: Path = Path("/"), environ: Mapp
     }
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8", "replace").replace("\0", "").strip()
-    except (OSError, ValueError):
-        return None
-
-
 def _fact(key: str, value: Any, why: str) -> Facts:
     return {key: value} if value is not None else {key: None, f"{key}_why": why}
 
@@ -92,26 +86,26 @@ def host(root: Path = Path("/")) -> Facts:
         **_fact("load_1min", load, "/proc/loadavg cannot be read"),
         **_fact(
             "clocksource",
-            _read(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            read_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"),
             "not in sysfs",
         ),
-        **_fact("governor", _read(cpus / "cpu0/cpufreq/scaling_governor"), "no cpufreq here"),
+        **_fact("governor", read_text(cpus / "cpu0/cpufreq/scaling_governor"), "no cpufreq here"),
         **_fact("turbo", _turbo(cpus), "no switch for it in sysfs"),
-        **_fact("smt", _read(cpus / "smt/control"), "not in sysfs"),
-        **_fact("huge_pages", _chosen(_read(root / "sys/kernel/mm/transparent_hugepage/enabled")), "not in sysfs"),
-        **_fact("numa_balancing", _read(root / "proc/sys/kernel/numa_balancing"), "not in /proc"),
+        **_fact("smt", read_text(cpus / "smt/control"), "not in sysfs"),
+        **_fact("huge_pages", _chosen(read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")), "not in sysfs"),
+        **_fact("numa_balancing", read_text(root / "proc/sys/kernel/numa_balancing"), "not in /proc"),
     }
 
 
 def _load(root: Path) -> float | None:
     try:
-        return float((_read(root / "proc/loadavg") or "").split()[0])
+        return float((read_text(root / "proc/loadavg") or "").split()[0])
     except (IndexError, ValueError):
         return None
 
 
 def _turbo(cpus: Path) -> bool | None:
-    no_turbo, boost = _read(cpus / "intel_pstate/no_turbo"), _read(cpus / "cpufreq/boost")
+    no_turbo, boost = read_text(cpus / "intel_pstate/no_turbo"), read_text(cpus / "cpufreq/boost")
     if no_turbo in ("0", "1"):
         return no_turbo == "0"
     return boost == "1" if boost in ("0", "1") else None
@@ -119,18 +113,19 @@ def _turbo(cpus: Path) -> bool | None:
 
 def hypervisor(root: Path = Path("/")) -> str | None:
     """ "kvm", "xen", "microsoft", "vmware" ..., "unknown" where only the CPU's flag tells, None where nothing does."""
-    kind = _read(root / "sys/hypervisor/type")
+    kind = read_text(root / "sys/hypervisor/type")
     if kind:
         return kind.lower()
     identity = " ".join(
         filter(
-            None, (_read(root / f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name", "bios_vendor"))
+            None,
+            (read_text(root / f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name", "bios_vendor")),
         )
     )
     for word in ("kvm", "qemu", "vmware", "virtualbox", "xen", "microsoft", "amazon", "google", "bochs", "parallels"):
         if word in identity.lower():
             return word
-    flags = re.search(r"^flags\s*:.*\bhypervisor\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", read_text(root / "proc/cpuinfo") or "", re.MULTILINE)
     return "unknown" if flags else None
 
 
@@ -140,7 +135,7 @@ def container(root: Path = Path("/")) -> str | None:
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    groups = _read(root / "proc/1/cgroup") or ""
+    groups = read_text(root / "proc/1/cgroup") or ""
     return next((word for word in ("kubepods", "docker", "lxc", "libpod", "containerd") if word in groups), None)
 
 
@@ -149,7 +144,7 @@ def container(root: Path = Path("/")) -> str | None:
 
 def cpu(root: Path = Path("/")) -> Facts:
     """Who the CPU says it is, from /proc/cpuinfo, and how many this process may use."""
-    text = _read(root / "proc/cpuinfo") or ""
+    text = read_text(root / "proc/cpuinfo") or ""
     first = dict(re.findall(r"^([^:\n]+?)\s*:\s*(.*)$", text.split("\n\n")[0], re.MULTILINE))
     absent = "not in /proc/cpuinfo"
     return {
@@ -177,12 +172,14 @@ def _integer(text: str | None) -> int | None:
 
 def memory(root: Path = Path("/")) -> Facts:
     """Bytes: installed, available now, and the cgroup's limit."""
-    table = dict(re.findall(r"^(\w+):\s+(\d+) kB", _read(root / "proc/meminfo") or "", re.MULTILINE))
+    table = dict(re.findall(r"^(\w+):\s+(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE))
     sizes = {
         key: int(table[name]) * 1024 if name in table else None
         for key, name in (("total_bytes", "MemTotal"), ("available_bytes", "MemAvailable"))
     }
-    limit = _read(root / "sys/fs/cgroup/memory.max") or _read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes")
+    limit = read_text(root / "sys/fs/cgroup/memory.max") or read_text(
+        root / "sys/fs/cgroup/memory/memory.limit_in_bytes"
+    )
     # cgroup v1 says "no limit" with a number near 2**63
     limited = int(limit) if limit and limit.isdigit() and int(limit) < 2**62 else None
     return {

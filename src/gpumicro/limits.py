@@ -11,10 +11,10 @@ from pathlib import Path
 
 
 def read_text(path: Path) -> str | None:
-    """The file's text without white space around it, None where it cannot be read."""
+    """The file's text without white space around it and NULs in it (device trees), None where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip()
+    except (OSError, ValueError):
         return None
 
 

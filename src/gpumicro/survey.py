@@ -93,9 +93,7 @@ class Survey:
         chosen, skipped = backends.resolve(device, backend)
         self.notes += [f"Passed over: {name}, because {reason}." for name, reason in skipped]
         for engine, dev in chosen:
-            plan = make_plan(
-                dev, engine, mode=mode, dtypes=self.dtypes, operands=operands,
-            )  # fmt: skip
+            plan = make_plan(dev, engine, mode=mode, dtypes=self.dtypes, operands=operands)
             self.targets.append(_Target(engine, dev, plan, sheet_for(dev, spec), Watch()))
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .limits import read_number
 from .stats import median_location
 from .timers import Timer, default_timer
 
@@ -19,13 +20,6 @@ LEAST = 6  # windows below which a median has no 95% interval
 
 RAPL = Path("/sys/class/powercap/intel-rapl:0/energy_uj")  # package 0; AMD's driver uses the same name
 CUR_FREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-
-
-def _read_number(path: Path) -> float | None:
-    try:
-        return float(path.read_text())
-    except (OSError, ValueError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +78,12 @@ def sustain(work: Any, seconds: float, work_per_run: int, ceiling: str, timer: T
     once_s = float(timer.sample(work, np.ones(3, np.int64)).min())
     per_window = np.array([max(1, round(WINDOW_S / max(once_s, 1e-9)))], np.int64)
     rows: list[tuple[float, float, float | None, float | None]] = []  # time, rate, clock, power
-    begin, energy = timer.now(), _read_number(RAPL)
+    begin, energy = timer.now(), read_number(RAPL)
     try:
         while not rows or rows[-1][0] < seconds:
             span_s = float(timer.sample(work, per_window)[0])
             t_s = timer.now() - begin
-            khz, joules = _read_number(CUR_FREQ), _read_number(RAPL)
+            khz, joules = read_number(CUR_FREQ), read_number(RAPL)
             # The counter wraps every few minutes: a window that saw that has no power.
             grew = None if joules is None or energy is None or joules < energy else (joules - energy) * 1e-6
             energy = joules

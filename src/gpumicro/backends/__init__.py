@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from importlib import import_module
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from ..device import Device
 from ..errors import BackendUnavailable, UsageError, nearest, unknown
@@ -23,6 +24,8 @@ _ENTRIES = {
 }
 BACKENDS = tuple(_ENTRIES)
 
+Skipped: TypeAlias = "list[tuple[str, str]]"  # backends that were passed over, each with its reason
+
 _loaded: dict[str, Backend] = {}
 
 
@@ -37,27 +40,23 @@ def get(name: str) -> Backend:
     return _loaded[name]
 
 
-def select(name: str = "auto") -> tuple[Backend, list[tuple[str, str]]]:
+def select(name: str = "auto") -> tuple[Backend, Skipped]:
     """The backend to use and what was passed over, each with its reason.
 
     "auto" is $GPUMICRO_BACKEND, else the first usable one. Raises BackendUnavailable where the one asked for, or
     any, cannot run here.
     """
-    name = _asked(name)
-    skipped: list[tuple[str, str]] = []
-    for candidate in BACKENDS if name == "auto" else (name,):
-        backend = get(candidate)
-        can = backend.availability()
+    skipped: Skipped = []
+    for backend, can in _candidates(name):
         if can:
             return backend, skipped
-        if name != "auto":
-            raise BackendUnavailable(f"backend {name!r} cannot run here because {can.reason}", can.remedy)
-        skipped.append((candidate, can.reason))
-    reasons = "; ".join(f"{candidate}: {reason}" for candidate, reason in skipped)
-    raise BackendUnavailable(f"no backend can run here ({reasons})")
+        if _asked(name) != "auto":
+            raise BackendUnavailable(f"backend {backend.name!r} cannot run here because {can.reason}", can.remedy)
+        skipped.append((backend.name, can.reason))
+    raise _none("no backend can", skipped)
 
 
-def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
+def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Backend, Device]], Skipped]:
     """What `--device` and `--backend` mean here: (backend, device) pairs, and the backends passed over with reasons.
 
     `device` is "auto" (the chosen backend's first), "all" (every device once, by the first backend that can run it),
@@ -69,35 +68,38 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
     kind, _, index = device.partition(":")
     if device != "auto" and not (device == "cpu" or (kind == "cuda" and (not index or index.isdigit()))):
         raise UsageError(f"no device is named {device!r}; there are auto, cpu, cuda:0, cuda:1 ..., all")
-    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
-    skipped: list[tuple[str, str]] = []
-    for name in names:
-        candidate = get(name)
-        can = candidate.availability()
-        found = [one for one in candidate.devices() if can and device in ("auto", one.id, one.kind)] if can else []
+    skipped: Skipped = []
+    for candidate, can in _candidates(backend):
+        found = [one for one in candidate.devices() if device in ("auto", one.id, one.kind)] if can else []
         if found:
             return [(candidate, found[0])], skipped
-        skipped.append((name, can.reason or f"it has no device {device!r}"))
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
-    raise BackendUnavailable(
-        f"{'no device can' if device == 'auto' else f'device {device!r} cannot'} run here ({reasons})"
-    )
+        skipped.append((candidate.name, can.reason or f"it has no device {device!r}"))
+    raise _none("no device can" if device == "auto" else f"device {device!r} cannot", skipped)
 
 
-def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], list[tuple[str, str]]]:
-    names = BACKENDS if _asked(backend) == "auto" else (_asked(backend),)
-    skipped: list[tuple[str, str]] = []
+def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], Skipped]:
+    skipped: Skipped = []
     chosen: dict[str, tuple[Backend, Device]] = {}
-    for name in names:
-        candidate = get(name)
-        can = candidate.availability()
+    for candidate, can in _candidates(backend):
         if not can:
-            skipped.append((name, can.reason))
+            skipped.append((candidate.name, can.reason))
         for one in candidate.devices() if can else ():
             chosen.setdefault(one.id, (candidate, one))
     if not chosen:
-        raise BackendUnavailable(f"no device can run here ({'; '.join(f'{n}: {r}' for n, r in skipped)})")
+        raise _none("no device can", skipped)
     return list(chosen.values()), skipped
+
+
+def _candidates(name: str) -> Iterator[tuple[Backend, Availability]]:
+    """The backends that a name admits, in priority order, each with whether it can run."""
+    asked = _asked(name)
+    for backend in map(get, BACKENDS if asked == "auto" else (asked,)):
+        yield backend, backend.availability()
+
+
+def _none(what: str, skipped: Skipped) -> BackendUnavailable:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
+    return BackendUnavailable(f"{what} run here ({reasons})")
 
 
 def _asked(name: str) -> str:

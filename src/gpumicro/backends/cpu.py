@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import limits, topology
 from ..device import Device
-from ..errors import BackendUnavailable, OutOfMemory, UsageError
-from ..kernels import mixed, nearest
+from ..errors import BackendUnavailable, OutOfMemory, UsageError, nearest
+from ..kernels import mixed
 from ..spec import Execution, KernelSpec, Problem
 from . import blas
 from .base import Availability, Prepared

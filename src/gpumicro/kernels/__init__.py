@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import UsageError
-from ..errors import nearest as nearest
+from ..errors import UsageError, nearest
 from ..spec import KernelSpec
 from . import gemm, latency, mixed, peak, stream
 
