@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from . import __version__
-from .backends.base import Check
 from .device import Device
 from .errors import SchemaError, UsageError
 from .schema import SCHEMA, Document, leaves, missing_reasons, parse, validate
-from .spec import Execution, KernelSpec, Problem, measurement_id
+from .spec import Check, Execution, KernelSpec, Problem, measurement_id
 
 __all__ = [
     "SCHEMA",

@@ -13,6 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from .device import Device
+
 Role = Literal["in", "out", "inout"]
 Traffic = Literal["exact", "compulsory", "none"]
 OperandClass = Literal["uniform", "normal", "zeros"]
@@ -20,6 +22,7 @@ OperandClass = Literal["uniform", "normal", "zeros"]
 ITEMSIZE: Mapping[str, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "int64": 8, "int32": 4, "int8": 1,
+    "tf32": 4,  # a compute type of tensor cores; stored as float32
 }  # fmt: skip
 DTYPE_ALIASES: Mapping[str, str] = {
     "f64": "float64", "fp64": "float64", "double": "float64",
@@ -65,12 +68,76 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """What verifying an output found: the worst error and the bound it was held to (both absolute)."""
+
+    passed: bool
+    worst: float
+    bound: float
+    reference: str  # "long double", "float64", ...
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """One array of a kernel."""
 
     name: str
     role: Role
     size: Callable[[Problem], int]  # elements
+
+
+Extent = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch on a GPU: what both the compiled table and NVRTC need to find and start the kernel.
+
+    `arguments`, in the kernel's order: the name of an operand stands for its address, anything else is a NumPy scalar
+    or a TensorMap, passed as its bytes.
+    """
+
+    symbol: str  # "gm::triad<float>": key of the compiled table and NVRTC name expression, as the table writes it
+    grid: Extent
+    block: Extent
+    arguments: tuple[str | np.generic | TensorMap, ...]
+    shared_bytes: int = 0  # dynamic shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A TMA descriptor to be made for an operand (CUDA driver API, cuTensorMapEncodeTiled); 128 bytes when passed.
+
+    `sizes` and `box` in elements, fastest dimension first; `swizzle_bytes` 0, 32, 64 or 128.
+    """
+
+    operand: str
+    sizes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class GpuForm:
+    """How a GPU runs a kernel; the same for every backend that compiles csrc/kernels.
+
+    `why_not(dtype, device)` is "" where it can run, else the reason ("needs compute capability 9.0, this is 8.6").
+    `variants(dtype, device)`: ways to do the same work, best guess first; ("",) where there is one.
+    `check`, where given, judges the operands after one run (host copies by name, as stored) and raises
+    VerificationError; without it every output is compared with the spec's reference in float64, each element within
+    `growth(problem)` roundoffs of reference(|inputs|).
+    """
+
+    source: str  # "stream.cuh", in csrc/kernels
+    launch: Callable[[Problem, Execution, Device], Launch]
+    dtypes: tuple[str, ...]
+    why_not: Callable[[str, Device], str] = lambda _dtype, _device: ""
+    variants: Callable[[str, Device], tuple[str, ...]] = lambda _dtype, _device: ("",)
+    operands: tuple[Operand, ...] | None = None  # where they differ from the spec's
+    growth: Callable[[Problem], float] = lambda _: 2.0
+    check: Callable[[KernelSpec, Problem, Mapping[str, npt.NDArray[np.generic]]], Check] | None = None
+    unit: Literal["vector", "tensor", ""] = ""  # what computes, for arithmetic kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +161,8 @@ class KernelSpec:
     reference: Callable[..., npt.NDArray[np.generic]] | None = None  # NumPy, in the order of the operands
     variants: tuple[str, ...] = ("",)  # ways to do the same work: "temporal", "nontemporal"
     unit: Literal["B/s", "FLOP/s", "s"] = "B/s"  # what the kernel is judged by
+    on_cpu: bool = True  # whether there is a CPU form
+    gpu: GpuForm | None = None  # how a GPU runs it, None where it has no such form
 
     @property
     def family(self) -> str:

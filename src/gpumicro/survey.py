@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from . import backends, explain, model, result, verdicts
-from .backends.base import Backend, Check, Prepared
+from .backends.base import Backend, Prepared
 from .device import Device
 from .errors import BackendUnavailable, GpumicroError, OutOfMemory, UsageError, unknown
 from .measure import Measurement, MeasurementsInterrupted, measure_together
 from .peaks.sheet import Sheet, sheet_for
 from .plan import Group, Item, Mode, Plan, make_plan, repeat_group
-from .spec import DTYPE_ALIASES, ITEMSIZE, OperandClass
+from .spec import DTYPE_ALIASES, ITEMSIZE, Check, OperandClass
 from .sustain import Sustained, SustainInterrupted, sustain
 from .watch import Watch
 

@@ -10,8 +10,8 @@ from typing import TypeAlias, get_args
 from ..device import Device
 from ..errors import BackendUnavailable, UsageError, nearest, unknown
 from ..kernels import find
-from ..spec import DTYPE_ALIASES, Execution, OperandClass, Problem
-from .base import Availability, Backend, Check, Prepared
+from ..spec import DTYPE_ALIASES, Check, Execution, OperandClass, Problem
+from .base import Availability, Backend, Prepared
 
 __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "resolve", "select"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..device import Device
-from ..spec import Execution, KernelSpec, Problem
+from ..spec import Check, Execution, KernelSpec, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,6 @@ class Availability:
 
     def __bool__(self) -> bool:
         return self.usable
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What verifying an output found: the worst error and the bound it was held to (both absolute)."""
-
-    passed: bool
-    worst: float
-    bound: float
-    reference: str  # "long double", "float64", ...
-    elements: int
 
 
 class Prepared(Protocol):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ..errors import BackendUnavailable, VerificationError
 from ..kernels.gemm import growth
-from .base import Availability, Check
+from ..spec import Check
+from .base import Availability
 
 _Matrix = npt.NDArray[np.floating[Any]]
 _ROWS = 256  # of a product that are compared at a time: bounds the memory that the check takes

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from ..device import Device
 from ..errors import UsageError, VerificationError
-from ..spec import Execution, KernelSpec, Problem
+from ..spec import Check, Execution, KernelSpec, Problem
 from . import blas
-from .base import Check
 
 if TYPE_CHECKING:
     from .._core import cpu as native
