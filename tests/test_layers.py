@@ -11,8 +11,9 @@ import gpumicro
 
 ROOMS = (
     "errors", "units", "device", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels", "stats",
-    "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
-    "verdicts", "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
+    "timers", "measurement", "sampling", "measure", "comparison", "schema", "result", "nvml", "telemetry", "watch_gpu",
+    "watch", "recording", "faults", "backends", "recorder", "model", "verdicts", "explain", "sustain", "plan", "lock",
+    "taking", "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
 # A type-only import makes no dependency at run time.

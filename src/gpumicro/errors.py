@@ -64,3 +64,16 @@ class SchemaError(GpumicroError, ValueError):
 
 class OutOfMemory(GpumicroError):
     """The problem does not fit into the memory that this process may use."""
+
+
+class CudaError(GpumicroError):
+    """A CUDA call that failed. `lost`: the context is gone, nothing more can be done on that device in this process."""
+
+    def __init__(
+        self, call: str, code: int, name: str, text: str, kernel: str = "", launch: str = "", lost: bool = False
+    ) -> None:
+        where = f" in {kernel}{f' {launch}' if launch else ''}" if kernel else ""
+        gone = "; the CUDA context is lost" if lost else ""
+        super().__init__(f"{call}: {name} ({code}): {text}{where}{gone}")
+        self.call, self.code, self.name, self.text = call, code, name, text
+        self.kernel, self.launch, self.lost = kernel, launch, lost
