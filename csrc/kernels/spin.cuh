@@ -68,16 +68,17 @@ __global__ void filler(unsigned long long count, float a, float* sink) {
 // Adds 1 to the first word of every `stride` words: each page of managed memory has to come to the device.
 __global__ void touch(unsigned* words, index pages, index stride) {
     const index step = static_cast<index>(gridDim.x) * blockDim.x;
-    for (index i = static_cast<index>(blockIdx.x) * blockDim.x + threadIdx.x; i < pages; i += step) words[i * stride] += 1;
+    for (index i = static_cast<index>(blockIdx.x) * blockDim.x + threadIdx.x; i < pages; i += step)
+        words[i * stride] += 1;
 }
 
 }  // namespace gm
 
 #define GM_SPIN_TABLE(X) \
-    X(gm::empty) \
-    X(gm::gate) \
-    X(gm::spin_ns) \
-    X(gm::spin_cycles) \
-    X(gm::evict) \
-    X(gm::filler) \
+    X(gm::empty)         \
+    X(gm::gate)          \
+    X(gm::spin_ns)       \
+    X(gm::spin_cycles)   \
+    X(gm::evict)         \
+    X(gm::filler)        \
     X(gm::touch)
