@@ -134,15 +134,17 @@ def _lost_time_causes(ladder: _Ladder, upper: str, conditions: Conditions) -> No
 
 def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, memory: Record | None) -> None:
     at = {"dtype": ceiling["dtype"], "threads": ceiling["threads"], "device": ceiling["device"]}
-    vendor, tiled = _best(records, kernel="gemm.vendor", **at), _best(records, kernel="gemm.tiled", **at)
+    vendor = _best(records, kernel="gemm.vendor", **at)
+    ours = _best([r for r in records if r["kernel"] != "gemm.vendor"], family="gemm", **at)
     if vendor:
         value, ci95 = _figure(vendor)
         blas = (vendor.get("facts") or {}).get("recipe", "the vendor's BLAS")
         ladder.step("library", f"GEMM, {blas}, {vendor['problem']['n']}", value, ci95=ci95, ref=vendor["id"])
         _library_causes(ladder, vendor, memory, _launch_s(records, ceiling))
-    if tiled:
-        value, ci95 = _figure(tiled)
-        ladder.step("kernel", f"GEMM, our tiled kernel, {tiled['problem']['n']}", value, ci95=ci95, ref=tiled["id"])
+    if ours:
+        value, ci95 = _figure(ours)
+        kernel = ours["kernel"].partition(".")[2]
+        ladder.step("kernel", f"GEMM, our {kernel} kernel, {ours['problem']['n']}", value, ci95=ci95, ref=ours["id"])
 
 
 def _launch_s(records: Sequence[Record], ceiling: Record) -> float:

@@ -30,6 +30,17 @@ FLAG_WORDS: Mapping[str, str] = {
     "above-spec": "above the spec peak: either the spec or the count is wrong",
     "impossible": "above a physical bound: the count, the timer or the output must be wrong",
     "launch-bound": "most of the time is the cost of starting the work",
+    "gate-timeout": "the gate that holds the stream until everything is queued ran into its time limit",
+    "sync": "the work waits for the device itself, so it could not be queued behind a gate",
+    "nonlinear": "the time of a graph does not grow in proportion to its nodes",
+    "event-wall": "event time and wall time disagree by more than the known overhead",
+    "hung": "the work did not end within the watchdog's limit",
+    "power-capped": "the power limit held the clock down",
+    "clock-low": "the clock was below what it should be under load",
+    "other-process": "another process used the device while it was measured",
+    "shared-device": "another gpumicro run used the device at the same time",
+    "shared-power": "a MIG instance: clock and power are shared with other instances",
+    "smaller-size": "memory was short: a smaller problem than planned was measured",
     "cache-resident": "much or all of the data fits into a nearer cache, so this is not a figure of that memory alone",
 }
 SUSPICIOUS = frozenset({"above-ceiling", "above-spec", "impossible", "launch-bound", "cache-resident"})
@@ -105,9 +116,12 @@ def fraction(value: float | None) -> str:
     return "-" if value is None else format_fraction(value)
 
 
-def threads_text(threads: int | None) -> str:
-    """ "1 thread", "8 threads"."""
-    return "" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
+def threads_text(record: Doc) -> str:
+    """ "1 thread", "8 threads" of a record; nothing for a GPU, which is always measured whole."""
+    threads = record.get("threads")
+    if threads is None or str(record.get("device", "cpu")) != "cpu":
+        return ""
+    return f"{threads} thread{'s' if threads != 1 else ''}"
 
 
 def ceiling_name(ceiling: Doc) -> str:
@@ -129,7 +143,7 @@ def ceilings_table(doc: Doc) -> Table:
     reasons: dict[str, list[str]] = {}
     for ceiling in doc["ceilings"]:
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
-        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
+        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")
         achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
         spec = quantity(ceiling["spec"], unit)
         if ceiling["spec"] is None:
@@ -164,7 +178,7 @@ def ridge_table(doc: Doc) -> Table:
     rows = []
     for ridge in doc.get("ridge_points", []):
         value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
-        rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), str(ridge.get("threads") or ""),
+        rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), threads_text(ridge).partition(" ")[0],
                      quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
     columns = _columns("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
@@ -230,7 +244,7 @@ def latency_table(doc: Doc) -> Table:
             where = level_name(item["level"]) if item.get("level") else ""
             size = ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items())
             times = (quantity(value, "s", ci95), interval(value, ci95, "s"))
-            rows.append((clean(item["kernel"]), where, size, threads_text(item["threads"]), *times, flags))
+            rows.append((clean(item["kernel"]), where, size, threads_text(item), *times, flags))
     columns = _columns("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
 
