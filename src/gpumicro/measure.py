@@ -43,10 +43,11 @@ def measure_together(
     Each warms up, stops and is described by itself; the budgets of `policy` are for each. Ctrl-C raises
     MeasurementsInterrupted with what there is.
     """
-    policy, timer = policy or Policy(), timer or default_timer()
+    policy = policy or Policy()
     rng = np.random.default_rng(policy.seed)
-    baseline = Baseline(timer)
-    runs = [Run(work, policy, baseline, rng) for work in works]
+    clocks = [timer or getattr(work, "timer", None) or default_timer() for work in works]
+    baselines = {id(clock): Baseline(clock) for clock in {id(clock): clock for clock in clocks}.values()}
+    runs = [Run(work, policy, baselines[id(clock)], rng) for work, clock in zip(works, clocks, strict=True)]
     prepare(runs)
     active = list(runs)
     try:

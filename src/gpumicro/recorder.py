@@ -29,8 +29,8 @@ ABOUT = ("estimand", "cache", "ladder", "largest_batch")  # what the sampling as
 class RecordingTimer:
     """A timer that keeps what it gave; one for each prepared kernel, over the timer that reads it."""
 
-    def __init__(self, inner: Timer, kept: dict[str, Any], entry: dict[str, Any]) -> None:
-        self._inner, self._kept, self._entry = inner, kept, entry
+    def __init__(self, inner: Timer, kept: dict[str, Any], take: dict[str, Any]) -> None:
+        self._inner, self._kept, self._take = inner, kept, take
         self.name = inner.name
 
     def __getattr__(self, name: str) -> Any:
@@ -50,9 +50,9 @@ class RecordingTimer:
 
     def sample(self, work: Any, counts: npt.ArrayLike) -> FloatArray:
         spans = self._inner.sample(work, counts)
-        room = max(0, MOST_SPANS - len(self._entry["spans_s"]))
-        self._entry["counts"] += np.asarray(counts, dtype=np.int64)[:room].tolist()
-        self._entry["spans_s"] += spans[:room].tolist()
+        room = max(0, MOST_SPANS - len(self._take["spans_s"]))
+        self._take["counts"] += np.asarray(counts, dtype=np.int64)[:room].tolist()
+        self._take["spans_s"] += spans[:room].tolist()
         return spans
 
     def throttled_s(self) -> float:
@@ -62,7 +62,7 @@ class RecordingTimer:
         """The timer's own flags, kept beside the spans."""
         take = getattr(self._inner, "take_flags", None)
         found = set(take()) if take else set()
-        self._entry["flags"] = sorted(found | set(self._entry["flags"]))
+        self._take["flags"] = sorted(found | set(self._take["flags"]))
         return found
 
 
@@ -73,7 +73,9 @@ class RecordingPrepared:
         self._inner, self._entry = inner, entry
         timer: Timer = getattr(inner, "timer", None) or default_timer()
         entry["timer"] = _timer_key(timer)
-        self.timer = RecordingTimer(timer, _kept_timer(track, timer), entry)
+        take: dict[str, Any] = {"flags": [], "counts": [], "spans_s": []}
+        entry["takes"].append(take)
+        self.timer = RecordingTimer(timer, _kept_timer(track, timer), take)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -151,7 +153,7 @@ class RecordingBackend:
         except GpumicroError as error:
             self.track["measurements"].setdefault(key, {"status": "skipped", "why": str(error)})
             raise
-        fresh = {"status": "ok", "counts": [], "spans_s": [], "flags": [], "facts": {}, "loop": _loop(prepared)}
+        fresh = {"status": "ok", "takes": [], "facts": {}, "loop": _loop(prepared)}
         entry = self.track["measurements"].setdefault(key, fresh)
         if entry["status"] != "ok":
             entry.update(fresh)
@@ -191,7 +193,7 @@ def recording(
     found = []
     for backend, watch, device in tracks:
         track = dict(backend.track)
-        kept = {key: entry for key, entry in track["measurements"].items() if _whole(entry)}
+        kept = {key: whole for key, entry in track["measurements"].items() if (whole := _whole(entry))}
         timers = {key: timer for key, timer in track["timers"].items() if timer["overhead_s"]}
         found.append(track | {"measurements": kept, "timers": timers, "watch": watch_record(watch, device)})
     return {
@@ -200,5 +202,9 @@ def recording(
     }  # fmt: skip
 
 
-def _whole(entry: Mapping[str, Any]) -> bool:
-    return entry["status"] != "ok" or bool(entry["spans_s"] and entry.get("check"))
+def _whole(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The entry with the takes that have spans, None where there is none."""
+    if entry["status"] != "ok":
+        return {"status": entry["status"], "why": entry["why"]}
+    takes = [take for take in entry["takes"] if take["spans_s"]]
+    return {**entry, "takes": takes} if takes and entry.get("check") else None

@@ -15,7 +15,7 @@ from ._core.timing import Work
 from .agreement import agreed_cache, agreed_estimand, take_flags
 from .baselines import Baseline, Intercept
 from .measurement import FloatArray, Measurement, Policy
-from .timers import Counts, FakeWork, Runnable, Timer, as_work
+from .timers import Counts, FakeWork, Runnable, as_work
 
 COARSE_TICKS = 200  # a shorter span is on a coarse grid: its reading is off by more than 0.25%
 OVERHEADS = 40  # a span is at least so many empty regions long: an empty one overlaps with its fences as work cannot
@@ -251,7 +251,7 @@ class Run:
         return Measurement(
             estimand=self.estimand,
             timer=self.timer.name,
-            loop="native" if isinstance(self.work, (Work, FakeWork)) else "python",
+            loop=getattr(self.work, "loop", "native" if isinstance(self.work, (Work, FakeWork)) else "python"),
             cache=self.cache,
             batch=self.batch,
             counts=self.counts,
