@@ -134,13 +134,28 @@ __device__ __forceinline__ void mma_m8n8k4_f64(  // sm_80
         : "d"(a[0]), "d"(b[0]));
 }
 
-__device__ __forceinline__ void mma_m16n8k16_f64(  // sm_90
-    double (&d)[4], const double (&a)[8], const double (&b)[4]) {
+// sm_80; one instruction on sm_90. Before it, and after it in ptxas' hands, eight m8n8k4 on the same registers: its
+// fragment is theirs side by side. The two row halves in turn keep two chains going.
+__device__ __forceinline__ void mma_m16n8k16_f64(double (&d)[4], const double (&a)[8], const double (&b)[4]) {
+#if __CUDA_ARCH__ == 900
     asm("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, "
         "{%12, %13, %14, %15}, {%0, %1, %2, %3};"
         : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
         : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]), "d"(b[1]),
           "d"(b[2]), "d"(b[3]));
+#else
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+        for (int half_rows = 0; half_rows < 2; ++half_rows) {
+            double part[2] = {d[2 * half_rows], d[2 * half_rows + 1]};
+            const double left[1] = {a[2 * k + half_rows]}, right[1] = {b[k]};
+            mma_m8n8k4_f64(part, left, right);
+            d[2 * half_rows] = part[0];
+            d[2 * half_rows + 1] = part[1];
+        }
+    }
+#endif
 }
 
 }  // namespace gm
