@@ -11,7 +11,7 @@ import gpumicro
 
 ROOMS = (
     "errors", "units", "device", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels", "stats",
-    "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
+    "slopes", "timers", "_cuda", "device_clock", "device_timers", "measurement", "agreement", "baselines", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
     "verdicts", "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
