@@ -67,13 +67,13 @@ class OutOfMemory(GpumicroError):
 
 
 class CudaError(GpumicroError):
-    """A CUDA call that failed. `lost`: the context is gone, nothing more can be done on that device in this process."""
+    """A CUDA call failed. `lost`: the process can use CUDA no more, whatever it does; only a new one can."""
 
     def __init__(
         self, call: str, code: int, name: str, text: str, kernel: str = "", launch: str = "", lost: bool = False
     ) -> None:
-        where = f" in {kernel}{f' {launch}' if launch else ''}" if kernel else ""
-        gone = "; the CUDA context is lost" if lost else ""
-        super().__init__(f"{call}: {name} ({code}): {text}{where}{gone}")
+        where = f" in {kernel} ({launch})" if kernel else ""
+        cure = ". This process has lost its CUDA context and can use CUDA no more; start a new process" if lost else ""
+        super().__init__(f"{call} failed with {name} ({code}): {text}{where}{cure}")
         self.call, self.code, self.name, self.text = call, code, name, text
         self.kernel, self.launch, self.lost = kernel, launch, lost
