@@ -41,9 +41,7 @@ class Clock(Protocol):
 
     def gate_holds(self) -> bool: ...
 
-    def sample(
-        self, work: Any, counts: Counts, gated: bool = True, queue_limit: int = QUEUE_LIMIT
-    ) -> FloatArray:
+    def sample(self, work: Any, counts: Counts, gated: bool = True, queue_limit: int = QUEUE_LIMIT) -> FloatArray:
         """Seconds of each span; NaN where its gate timed out. The gate opens early after `queue_limit` runs."""
 
 

@@ -155,6 +155,11 @@ class Run:
         joint = 3.3 * 1.25 * noise / math.sqrt(size)
         return max(last) - min(last) > max((tolerance or self.policy.target) * abs(last[-1]), joint)
 
+    def end_warmup(self) -> None:
+        """Look at the batch once more; the budget of the samples begins."""
+        self.lengthen_batch()
+        self.spent_s = 0.0
+
     # --- the samples ---
 
     @property

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from typing_extensions import Buffer as _Array
 
 from .._core.timing import Work
+from . import timing as timing
 
 class _Build(TypedDict):
     compiler: str
