@@ -29,12 +29,20 @@ ABOUT = ("estimand", "cache", "ladder", "largest_batch")  # what the sampling as
 class RecordingTimer:
     """A timer that keeps what it gave; one for each prepared kernel, over the timer that reads it."""
 
-    def __init__(self, inner: Timer, kept: dict[str, Any], take: dict[str, Any]) -> None:
-        self._inner, self._kept, self._take = inner, kept, take
+    def __init__(self, inner: Timer, track: dict[str, Any], entry: dict[str, Any], take: dict[str, Any]) -> None:
+        self._inner, self._track, self._entry, self._take = inner, track, entry, take
+        self._kept = _kept_timer(track, inner)
         self.name = inner.name
+        entry["timer"] = _timer_key(inner)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # estimand, ladder ... of device timers
+
+    def with_cache(self, cache: str) -> RecordingTimer:
+        """Listens to the timer that leaves the caches in that state, in place of this one."""
+        change = getattr(self._inner, "with_cache", None)
+        inner = change(cache) if change else self._inner
+        return self if inner is self._inner else RecordingTimer(inner, self._track, self._entry, self._take)
 
     def tick(self) -> Tick:
         return self._inner.tick()
@@ -72,10 +80,9 @@ class RecordingPrepared:
     def __init__(self, inner: Prepared, track: dict[str, Any], entry: dict[str, Any]) -> None:
         self._inner, self._entry = inner, entry
         timer: Timer = getattr(inner, "timer", None) or default_timer()
-        entry["timer"] = _timer_key(timer)
         take: dict[str, Any] = {"flags": [], "counts": [], "spans_s": []}
         entry["takes"].append(take)
-        self.timer = RecordingTimer(timer, _kept_timer(track, timer), take)
+        self.timer = RecordingTimer(timer, track, entry, take)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
