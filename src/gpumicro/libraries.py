@@ -51,7 +51,9 @@ def find(name: str) -> Library:
     path = _by_pathfinder(name) or _in_packages(known, sys.path) or _by_linker(known) or _in_toolkit(known)
     if path:
         return Library(name, path)
-    return Library(name, "", f"{known.sonames[0]} is neither among Python's packages nor on the system; {known.package}")
+    return Library(
+        name, "", f"{known.sonames[0]} is neither among Python's packages nor on the system; {known.package}"
+    )
 
 
 def _by_pathfinder(name: str) -> str:

@@ -31,9 +31,7 @@ class CudaPrepared:
 
     backend = "cuda"
 
-    def __init__(
-        self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device
-    ) -> None:
+    def __init__(self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device) -> None:
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._form = form
         self._index = index_of(device)
@@ -144,10 +142,11 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     held = operands[argument.operand]
     itemsize = formats.stored(held.dtype).itemsize
     strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
-    descriptor: bytes = cuda_native.load().tensor_map(
-        held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
+    return bytes(
+        cuda_native.load().tensor_map(
+            held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
+        )
     )
-    return descriptor
 
 
 def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
@@ -169,7 +168,7 @@ def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _event_timer(cuda: object, device: int) -> Any:  # noqa: ARG001: another module has other devices
+def _event_timer(_cuda: object, device: int) -> Any:  # another module has other devices
     from importlib import import_module
 
     try:
@@ -183,9 +182,7 @@ def event_timer(device: int) -> Any:
     return _event_timer(cuda_native.load(), device)
 
 
-def compare(
-    spec: KernelSpec, form: GpuForm, problem: Problem, after: Mapping[str, npt.NDArray[np.generic]]
-) -> Check:
+def compare(spec: KernelSpec, form: GpuForm, problem: Problem, after: Mapping[str, npt.NDArray[np.generic]]) -> Check:
     """Every element of every output against the spec's reference in float64.
 
     The bound of an element: `form.growth(problem)` roundoffs of the output's type times reference(|operands|). Raises

@@ -11,7 +11,7 @@ PROHIBITED = 2  # cudaComputeModeProhibited
 # What else cudaGetDeviceCount is known to say, with what helps.
 _CURES = {
     3: "CUDA cannot be used in a process that was forked after its first use; start a new one",
-    46: "Another process holds the GPU for itself; wait for it, or set the compute mode to default with nvidia-smi -c 0",
+    46: "Another process holds the GPU for itself; wait for it, or allow sharing with nvidia-smi -c 0",
     101: "CUDA_VISIBLE_DEVICES may name what is not there",
     802: "The machine's NVSwitch fabric is not up: start nvidia-fabricmanager",
     803: "The driver's library and its kernel module differ in version: restart after the driver's update",
@@ -80,7 +80,8 @@ def not_covered(capability: tuple[int, int], architectures: Sequence[str]) -> st
         as_ptx = capability >= made and (not exact or capability == made)
         if (kind != "virtual" and as_code) or (kind != "real" and as_ptx):
             return ""
-    return f"this build has no code for compute capability {capability[0]}.{capability[1]}, only {', '.join(architectures)}"
+    wanted = f"{capability[0]}.{capability[1]}"
+    return f"this build has no code for compute capability {wanted}, only {', '.join(architectures)}"
 
 
 def notes(facts: Mapping[str, Mapping[str, object]], environment: Mapping[str, str], machine: int | None) -> list[str]:
