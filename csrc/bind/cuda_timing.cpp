@@ -39,7 +39,8 @@ class EventClock {
   public:
     EventClock(int device, const EventOptions& options, std::uint64_t seed) : timer(device, options), phase_(seed) {}
 
-    py::array_t<double> sample(const py::object& work, const Counts& counts, bool gated) {
+    py::array_t<double> sample(const py::object& work, const Counts& counts, bool gated, std::int64_t queue_limit) {
+        timer.queue_limit = queue_limit;
         if (work.is_none()) return sample_work(empty_work(), counts, gated, false);
         if (py::isinstance<WorkObject>(work))
             return sample_work(work.cast<const WorkObject&>().work, counts, gated, false);
@@ -101,7 +102,8 @@ void register_event_clock(py::module_& m) {
              }),
              "device"_a, py::kw_only(), "cold"_a = false, "evict_bytes"_a = 0, "filler_s"_a = 20e-6,
              "gate_timeout_s"_a = 1.0, "watchdog_s"_a = 30.0, "phase_s"_a = 1.1e-6, "seed"_a = 1)
-        .def("sample", &EventClock::sample, "work"_a.none(true), "counts"_a, "gated"_a = true)
+        .def("sample", &EventClock::sample, "work"_a.none(true), "counts"_a, "gated"_a = true,
+             "queue_limit"_a = 500)
         .def("now", [](const EventClock& self) { return self.timer.now(); })
         .def("gate_holds",
              [](EventClock& self) {
@@ -111,9 +113,6 @@ void register_event_clock(py::module_& m) {
         .def_readonly("walls_s", &EventClock::walls_s)
         .def_property_readonly(
             "stream", [](const EventClock& self) { return reinterpret_cast<std::uintptr_t>(self.timer.stream()); })
-        .def_property(
-            "queue_limit", [](const EventClock& self) { return self.timer.queue_limit; },
-            [](EventClock& self, std::int64_t runs) { self.timer.queue_limit = runs; })
         .def_property(
             "gate_timeout_s", [](const EventClock& self) { return self.timer.options.gate_timeout_s; },
             [](EventClock& self, double seconds) { self.timer.options.gate_timeout_s = seconds; })
@@ -228,9 +227,8 @@ void register_works(py::module_& m) {
 
 }  // namespace
 
-void register_cuda_timing(py::module_& m) {
-    py::module_::import("gpumicro._core");  // Work is its type
-    py::module_ timing = m.def_submodule("timing", "Device timers, and works that are no kernel of ours.");
+// `timing` is the submodule _cuda.timing.
+void register_cuda_timing(py::module_& timing) {
     register_event_clock(timing);
     register_copies(timing);
     register_works(timing);
