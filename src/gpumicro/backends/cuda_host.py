@@ -8,24 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import _cuda
+from .. import cuda_native
 from .._core import timing as core
 from ..device import Device
-from ..device_timers import EventTimer, event_timer
+from ..device_timers import EventTimer
 from ..errors import BackendUnavailable, UsageError, VerificationError
 from ..kernels.copy import PAGE_BYTES
 from ..spec import Check, Execution, KernelSpec, Problem
+from .cuda_prepared import event_timer, index_of
 
 SEED = 0x67756D69
 # Some works wait once at a span's end for what they enqueued; spans this long make that a small part.
 LEAST_SPAN_S = 1e-3
 
 Bytes = npt.NDArray[np.uint8]
+Maker: TypeAlias = "Callable[[Any, int, Problem, str], Action]"  # (module _cuda, device, problem, variant)
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class HostActionPrepared:
         action = self._live
         action.reset()
         core.WallClock().sample(action.work, np.ones(1, np.int64))
-        _cuda.synchronize(self._index)
+        cuda_native.load().synchronize(self._index)
         if action.found is None:
             return Check(True, 0.0, 0.0, "none: it has no output", 0)
         wanted, got = action.found()
@@ -111,50 +113,45 @@ class HostActionPrepared:
         self.close()
 
 
-def index_of(device: Device) -> int:
-    """The runtime's number of a device: 1 for "cuda:1"."""
-    return int(device.id.partition(":")[2])
-
-
 def prepare(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> HostActionPrepared:
     """The work of a record in `ACTIONS`. UsageError, OutOfMemory, CudaError or BackendUnavailable where it cannot be."""
     for name, size in problem.sizes:
         if name != "to" and size < 1:
             raise UsageError(f"{spec.name} needs {name} of at least 1, not {size}")
-    action = ACTIONS[spec.name](index_of(device), problem, execution.variant)
+    action = ACTIONS[spec.name](cuda_native.load(), index_of(device), problem, execution.variant)
     return HostActionPrepared(spec, problem, execution, device, action)
 
 
 # --- launches -------------------------------------------------------------------------------------------------------
 
 
-def _empty(device: int) -> Any:
-    return _cuda.Launch("gm::empty", (1, 1, 1), (32, 1, 1), 0, [], device, None).work
+def _empty(cuda: Any, device: int) -> Any:
+    return cuda.Launch("gm::empty", (1, 1, 1), (32, 1, 1), 0, [], device, None).work
 
 
-def _awaited(device: int, work: Any, variant: str) -> Action:
+def _awaited(cuda: Any, device: int, work: Any, variant: str) -> Action:
     queued = variant == "queued"
     facts = {"least_span_s": LEAST_SPAN_S} if queued else {}
-    return Action(_cuda.timing.synced(device, work, each=not queued), by_events=False, facts=facts)
+    return Action(cuda.timing.synced(device, work, each=not queued), by_events=False, facts=facts)
 
 
-def _launch_stream(device: int, _problem: Problem, variant: str) -> Action:
-    return _awaited(device, _empty(device), variant)
+def _launch_stream(cuda: Any, device: int, _problem: Problem, variant: str) -> Action:
+    return _awaited(cuda, device, _empty(cuda, device), variant)
 
 
-def _launch_graph(device: int, problem: Problem, variant: str) -> Action:
-    graphs = _cuda.timing.Graphs(device, _empty(device))
-    action = _awaited(device, graphs.replay(problem["nodes"]), variant)
+def _launch_graph(cuda: Any, device: int, problem: Problem, variant: str) -> Action:
+    graphs = cuda.timing.Graphs(device, _empty(cuda, device))
+    action = _awaited(cuda, device, graphs.replay(problem["nodes"]), variant)
     action.facts["nodes"] = graphs.nodes(problem["nodes"])
     return action
 
 
-def _launch_sync(device: int, _problem: Problem, _variant: str) -> Action:
-    return Action(_cuda.timing.synced(device, None), by_events=False)
+def _launch_sync(cuda: Any, device: int, _problem: Problem, _variant: str) -> Action:
+    return Action(cuda.timing.synced(device, None), by_events=False)
 
 
-def _launch_event(device: int, _problem: Problem, _variant: str) -> Action:
-    return Action(_cuda.timing.event_trip(device), by_events=False)
+def _launch_event(cuda: Any, device: int, _problem: Problem, _variant: str) -> Action:
+    return Action(cuda.timing.event_trip(device), by_events=False)
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------
@@ -179,55 +176,55 @@ def _checked(work: Any, pairs: list[tuple[Any, Any]], by_events: bool, keep: tup
     return Action(work, by_events, keep=(*keep, *pairs), reset=reset, found=found)
 
 
-def _host_copy(direction: str) -> Callable[[int, Problem, str], Action]:
-    def make(device: int, problem: Problem, variant: str) -> Action:
+def _host_copy(direction: str) -> Maker:
+    def make(cuda: Any, device: int, problem: Problem, variant: str) -> Action:
         n, pinned = problem["n"], variant == "pinned"
-        host = _cuda.Buffer(device, n, "pinned" if pinned else "host")
-        there = _cuda.Buffer(device, n, "device")
+        host = cuda.Buffer(device, n, "pinned" if pinned else "host")
+        there = cuda.Buffer(device, n, "device")
         to, source = (there, host) if direction == "h2d" else (host, there)
-        work = _cuda.timing.copy(device, to.address, source.address, n, direction, (to, source))
+        work = cuda.timing.copy(device, to.address, source.address, n, direction, (to, source))
         # A pageable copy is staged by the host: events would miss a part of it.
-        return _checked(work if pinned else _cuda.timing.synced(device, work), [(to, source)], by_events=pinned)
+        return _checked(work if pinned else cuda.timing.synced(device, work), [(to, source)], by_events=pinned)
 
     return make
 
 
-def _d2d(device: int, problem: Problem, _variant: str) -> Action:
+def _d2d(cuda: Any, device: int, problem: Problem, _variant: str) -> Action:
     n = problem["n"]
-    to, source = (_cuda.Buffer(device, n, "device") for _ in range(2))
-    work = _cuda.timing.copy(device, to.address, source.address, n, "d2d", (to, source))
+    to, source = (cuda.Buffer(device, n, "device") for _ in range(2))
+    work = cuda.timing.copy(device, to.address, source.address, n, "d2d", (to, source))
     return _checked(work, [(to, source)], by_events=True)
 
 
-def _bidirectional(device: int, problem: Problem, _variant: str) -> Action:
+def _bidirectional(cuda: Any, device: int, problem: Problem, _variant: str) -> Action:
     n = problem["n"]
-    host_in, host_out = (_cuda.Buffer(device, n, "pinned") for _ in range(2))
-    device_in, device_out = (_cuda.Buffer(device, n, "device") for _ in range(2))
+    host_in, host_out = (cuda.Buffer(device, n, "pinned") for _ in range(2))
+    device_in, device_out = (cuda.Buffer(device, n, "device") for _ in range(2))
     pairs = [(device_in, host_in), (host_out, device_out)]
     ways = [(to.address, source.address) for to, source in pairs]
-    return _checked(_cuda.timing.copy_both(device, ways[0], ways[1], n, pairs), pairs, by_events=True)
+    return _checked(cuda.timing.copy_both(device, ways[0], ways[1], n, pairs), pairs, by_events=True)
 
 
-def _peer(device: int, problem: Problem, variant: str) -> Action:
+def _peer(cuda: Any, device: int, problem: Problem, variant: str) -> Action:
     n, other = problem["n"], problem["to"]
-    count = _cuda.probe()["count"]
+    count = cuda.probe()["count"]
     if not 0 <= other < count or other == device:
         raise UsageError(f"copy.peer needs `to`, the number of another device below {count}, not {other}")
     access = variant == "access"
-    if access and not _cuda.timing.PeerAccess.possible(device, other):
+    if access and not cuda.timing.PeerAccess.possible(device, other):
         raise BackendUnavailable(f"cuda:{device} and cuda:{other} cannot reach each other's memory")
-    link = _cuda.timing.PeerAccess(device, other, access)
-    source, to = _cuda.Buffer(device, n, "device"), _cuda.Buffer(other, n, "device")
-    work = _cuda.timing.copy_peer(device, other, to.address, source.address, n, (to, source, link))
+    link = cuda.timing.PeerAccess(device, other, access)
+    source, to = cuda.Buffer(device, n, "device"), cuda.Buffer(other, n, "device")
+    work = cuda.timing.copy_peer(device, other, to.address, source.address, n, (to, source, link))
     return _checked(work, [(to, source)], by_events=True, keep=(link,))
 
 
-def _managed(device: int, problem: Problem, variant: str) -> Action:
+def _managed(cuda: Any, device: int, problem: Problem, variant: str) -> Action:
     n = problem["n"]
-    memory = _cuda.Buffer(device, n, "managed")
+    memory = cuda.Buffer(device, n, "managed")
     if variant == "prefetch":
         wanted = _random(n)
-        work = _cuda.timing.prefetch(device, memory.address, n, memory)
+        work = cuda.timing.prefetch(device, memory.address, n, memory)
         return Action(
             work, by_events=True, keep=(memory,), reset=lambda: memory.upload(wanted),
             found=lambda: (wanted, memory.download()),
@@ -236,7 +233,7 @@ def _managed(device: int, problem: Problem, variant: str) -> Action:
         raise UsageError(f"copy.managed by touch needs n in whole pages of {PAGE_BYTES} bytes, not {n}")
     touched = np.zeros(n, np.uint8)
     touched[::PAGE_BYTES] = 2  # once by the device, once by the host
-    work = _cuda.timing.touch(device, memory.address, n, PAGE_BYTES, memory)
+    work = cuda.timing.touch(device, memory.address, n, PAGE_BYTES, memory)
     return Action(
         work, by_events=False, keep=(memory,), reset=lambda: memory.fill(0),
         found=lambda: (touched, memory.download()),
@@ -246,20 +243,20 @@ def _managed(device: int, problem: Problem, variant: str) -> Action:
 # --- allocations ----------------------------------------------------------------------------------------------------
 
 
-def _malloc(device: int, problem: Problem, _variant: str) -> Action:
-    return Action(_cuda.timing.malloc_free(device, problem["n"]), by_events=False)
+def _malloc(cuda: Any, device: int, problem: Problem, _variant: str) -> Action:
+    return Action(cuda.timing.malloc_free(device, problem["n"]), by_events=False)
 
 
-def _pool(device: int, problem: Problem, _variant: str) -> Action:
+def _pool(cuda: Any, device: int, problem: Problem, _variant: str) -> Action:
     try:
-        pool = _cuda.timing.Pool(device, problem["n"])
+        pool = cuda.timing.Pool(device, problem["n"])
     except ValueError as error:
         raise BackendUnavailable(f"alloc.pool: {error}") from error
-    work = _cuda.timing.synced(device, pool.work, each=False)
+    work = cuda.timing.synced(device, pool.work, each=False)
     return Action(work, by_events=False, keep=(pool,), facts={"least_span_s": LEAST_SPAN_S})
 
 
-ACTIONS: Mapping[str, Callable[[int, Problem, str], Action]] = {
+ACTIONS: Mapping[str, Maker] = {
     "launch.stream": _launch_stream,
     "launch.graph": _launch_graph,
     "launch.sync": _launch_sync,
