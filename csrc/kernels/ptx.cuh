@@ -21,6 +21,10 @@ template <typename V>
 V load_cg(const V* p) {
     return *p;
 }
+template <typename T>
+void red_add(T* p, T value) {
+    atomicAdd(p, value);
+}
 // Shared addresses are offsets into the dynamic shared memory here.
 inline unsigned shared_address(const void* p) { return cusim::dynamic_offset(p); }
 template <typename V>
@@ -78,6 +82,14 @@ GM_LOAD(load_ca, "ca")
 GM_LOAD(load_cg, "cg")
 #undef GM_LOAD
 
+// 9.7.13.7 red: an atomic addition that returns nothing.
+__device__ __forceinline__ void red_add(float* p, float value) {
+    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(p), "f"(value) : "memory");
+}
+__device__ __forceinline__ void red_add(int* p, int value) {
+    asm volatile("red.global.add.s32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
 __device__ __forceinline__ unsigned shared_address(const void* p) {
     return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
@@ -89,9 +101,9 @@ __device__ __forceinline__ V load_shared(unsigned address) {
         unsigned word[sizeof(V) / 4];
     } u;
     if constexpr (sizeof(V) == 4) {
-        asm volatile("ld.shared.b32 %0, [%1];" : "=r"(u.word[0]) : "r"(address) : "memory");
+        asm volatile("ld.volatile.shared.b32 %0, [%1];" : "=r"(u.word[0]) : "r"(address) : "memory");
     } else {
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+        asm volatile("ld.volatile.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(u.word[0]), "=r"(u.word[1]), "=r"(u.word[2]), "=r"(u.word[3])
                      : "r"(address)
                      : "memory");

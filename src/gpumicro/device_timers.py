@@ -6,6 +6,7 @@ when a gate times out, a work synchronises or the clocks disagree is decided her
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -55,10 +56,12 @@ class EventTimer:
         if cache not in ("hot", "cold"):
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
-        self._options = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
+        self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
+        self._given: dict[str, Any] = {"clock": clock, "spin": spin}
         self._clock: Clock = clock if clock is not None else native_clock(device, cache, **self._options)
         self._spin = spin
         self._tick: Tick | None = None
+        self._other: EventTimer | None = None
         self._flags: set[str] = set()
         self._gated: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         self._gap: tuple[float, float] | None = None  # host's time beside an empty span: median and MAD
@@ -73,7 +76,12 @@ class EventTimer:
 
     def with_cache(self, cache: CacheState) -> EventTimer:
         """This timer, or one of its kind that leaves the caches in another state."""
-        return self if cache == self.cache else EventTimer(self.device, cache, **self._options)  # type: ignore[arg-type]
+        if cache == self.cache:
+            return self
+        if self._other is None:
+            self._other = EventTimer(self.device, cache, **self._options, **self._given)
+            self._other._tick = self._tick
+        return self._other
 
     # --- a Timer ---
 
@@ -151,10 +159,8 @@ class EventTimer:
                 known = not bool(np.isnan(self._clock.sample(work, first, True, limit)[0]))
             finally:
                 self._clock.gate_timeout_s = limit_s
-            try:
+            with suppress(TypeError):
                 self._gated[work] = known
-            except TypeError:
-                pass
         if not known:
             self._flags.add("sync")
         return known
@@ -204,7 +210,9 @@ class GraphTimer:
     ladder = LADDER
     largest_batch = LARGEST_GRAPH
 
-    def __init__(self, device: int = 0, *, events: EventTimer | None = None, capture: Any = None, **options: Any) -> None:
+    def __init__(
+        self, device: int = 0, *, events: EventTimer | None = None, capture: Any = None, **options: Any
+    ) -> None:
         self.device = device
         self.events = events or EventTimer(device, **options)
         self._capture = capture or (lambda work: native().Graphs(device, work))

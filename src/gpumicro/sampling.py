@@ -15,7 +15,7 @@ from ._core.timing import Work
 from .agreement import agreed_cache, agreed_estimand, take_flags
 from .baselines import Baseline, Intercept
 from .measurement import FloatArray, Measurement, Policy
-from .timers import Counts, FakeWork, Runnable, Timer, as_work
+from .timers import Counts, FakeWork, Runnable, as_work
 
 COARSE_TICKS = 200  # a shorter span is on a coarse grid: its reading is off by more than 0.25%
 OVERHEADS = 40  # a span is at least so many empty regions long: an empty one overlaps with its fences as work cannot
@@ -154,6 +154,11 @@ class Run:
         # 3.3: the range of three normal numbers (95%); 1.25: a median's standard deviation against a mean's.
         joint = 3.3 * 1.25 * noise / math.sqrt(size)
         return max(last) - min(last) > max((tolerance or self.policy.target) * abs(last[-1]), joint)
+
+    def end_warmup(self) -> None:
+        """Look at the batch once more; the budget of the samples begins."""
+        self.lengthen_batch()
+        self.spent_s = 0.0
 
     # --- the samples ---
 
