@@ -105,7 +105,9 @@ __global__ void __launch_bounds__(kPeakThreads, 4) fma_peak(const typename Chain
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// sum += a . b of four signed bytes; two b in turn, an a for each chain, sums from zero and modulo 2^32.
+// sum += a . b of four signed bytes (T: signed char); two b in turn, an a for each chain, sums from zero and modulo
+// 2^32.
+template <typename T>
 __global__ void __launch_bounds__(kPeakThreads, 4)
     dot_peak(const int* __restrict__ seeds, int* __restrict__ out, index steps) {
     constexpr int kCount = 16;
@@ -138,4 +140,4 @@ __global__ void __launch_bounds__(kPeakThreads, 4)
     X(gm::fma_peak<gm::pair<gm::half>>)     \
     X(gm::fma_peak<gm::pair<gm::bfloat16>>) \
     X(gm::fma_peak<int>)                    \
-    X(gm::dot_peak)
+    X(gm::dot_peak<signed char>)
