@@ -29,12 +29,20 @@ ABOUT = ("estimand", "cache", "ladder", "largest_batch")  # what the sampling as
 class RecordingTimer:
     """A timer that keeps what it gave; one for each prepared kernel, over the timer that reads it."""
 
-    def __init__(self, inner: Timer, kept: dict[str, Any], entry: dict[str, Any]) -> None:
-        self._inner, self._kept, self._entry = inner, kept, entry
+    def __init__(self, inner: Timer, track: dict[str, Any], entry: dict[str, Any], take: dict[str, Any]) -> None:
+        self._inner, self._track, self._entry, self._take = inner, track, entry, take
+        self._kept = _kept_timer(track, inner)
         self.name = inner.name
+        entry["timer"] = _timer_key(inner)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # estimand, ladder ... of device timers
+
+    def with_cache(self, cache: str) -> RecordingTimer:
+        """Listens to the timer that leaves the caches in that state, in place of this one."""
+        change = getattr(self._inner, "with_cache", None)
+        inner = change(cache) if change else self._inner
+        return self if inner is self._inner else RecordingTimer(inner, self._track, self._entry, self._take)
 
     def tick(self) -> Tick:
         return self._inner.tick()
@@ -50,9 +58,9 @@ class RecordingTimer:
 
     def sample(self, work: Any, counts: npt.ArrayLike) -> FloatArray:
         spans = self._inner.sample(work, counts)
-        room = max(0, MOST_SPANS - len(self._entry["spans_s"]))
-        self._entry["counts"] += np.asarray(counts, dtype=np.int64)[:room].tolist()
-        self._entry["spans_s"] += spans[:room].tolist()
+        room = max(0, MOST_SPANS - len(self._take["spans_s"]))
+        self._take["counts"] += np.asarray(counts, dtype=np.int64)[:room].tolist()
+        self._take["spans_s"] += spans[:room].tolist()
         return spans
 
     def throttled_s(self) -> float:
@@ -62,7 +70,7 @@ class RecordingTimer:
         """The timer's own flags, kept beside the spans."""
         take = getattr(self._inner, "take_flags", None)
         found = set(take()) if take else set()
-        self._entry["flags"] = sorted(found | set(self._entry["flags"]))
+        self._take["flags"] = sorted(found | set(self._take["flags"]))
         return found
 
 
@@ -72,8 +80,9 @@ class RecordingPrepared:
     def __init__(self, inner: Prepared, track: dict[str, Any], entry: dict[str, Any]) -> None:
         self._inner, self._entry = inner, entry
         timer: Timer = getattr(inner, "timer", None) or default_timer()
-        entry["timer"] = _timer_key(timer)
-        self.timer = RecordingTimer(timer, _kept_timer(track, timer), entry)
+        take: dict[str, Any] = {"flags": [], "counts": [], "spans_s": []}
+        entry["takes"].append(take)
+        self.timer = RecordingTimer(timer, track, entry, take)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -151,7 +160,7 @@ class RecordingBackend:
         except GpumicroError as error:
             self.track["measurements"].setdefault(key, {"status": "skipped", "why": str(error)})
             raise
-        fresh = {"status": "ok", "counts": [], "spans_s": [], "flags": [], "facts": {}, "loop": _loop(prepared)}
+        fresh = {"status": "ok", "takes": [], "facts": {}, "loop": _loop(prepared)}
         entry = self.track["measurements"].setdefault(key, fresh)
         if entry["status"] != "ok":
             entry.update(fresh)
@@ -191,7 +200,7 @@ def recording(
     found = []
     for backend, watch, device in tracks:
         track = dict(backend.track)
-        kept = {key: entry for key, entry in track["measurements"].items() if _whole(entry)}
+        kept = {key: whole for key, entry in track["measurements"].items() if (whole := _whole(entry))}
         timers = {key: timer for key, timer in track["timers"].items() if timer["overhead_s"]}
         found.append(track | {"measurements": kept, "timers": timers, "watch": watch_record(watch, device)})
     return {
@@ -200,5 +209,9 @@ def recording(
     }  # fmt: skip
 
 
-def _whole(entry: Mapping[str, Any]) -> bool:
-    return entry["status"] != "ok" or bool(entry["spans_s"] and entry.get("check"))
+def _whole(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The entry with the takes that have spans, None where there is none."""
+    if entry["status"] != "ok":
+        return {"status": entry["status"], "why": entry["why"]}
+    takes = [take for take in entry["takes"] if take["spans_s"]]
+    return {**entry, "takes": takes} if takes and entry.get("check") else None

@@ -129,8 +129,8 @@ def _check_lengths(recording: Recording, name: str) -> None:
         for key, entry in track["measurements"].items():
             if entry["status"] != "ok":
                 continue
-            if len(entry["counts"]) != len(entry["spans_s"]) or not entry["counts"]:
-                raise SchemaError(f"{where}.measurements[{key!r}]: counts and spans_s must be equally long, not empty")
+            if any(len(take["counts"]) != len(take["spans_s"]) for take in entry["takes"]):
+                raise SchemaError(f"{where}.measurements[{key!r}]: counts and spans_s must be equally long")
             if entry["timer"] not in track["timers"]:
                 raise SchemaError(f"{where}.measurements[{key!r}].timer: there is no timer {entry['timer']!r}")
         if track["watch"]["kind"] == "gpu":

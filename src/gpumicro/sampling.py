@@ -256,7 +256,7 @@ class Run:
         return Measurement(
             estimand=self.estimand,
             timer=self.timer.name,
-            loop="native" if isinstance(self.work, (Work, FakeWork)) else "python",
+            loop=getattr(self.work, "loop", "native" if isinstance(self.work, (Work, FakeWork)) else "python"),
             cache=self.cache,
             batch=self.batch,
             counts=self.counts,

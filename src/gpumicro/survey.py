@@ -85,6 +85,8 @@ class Survey:
             chosen, skipped = replay.choose(device), []
             self.notes.append(_replay_note(replay))
         self.notes += [f"Passed over: {name}, because {reason}." for name, reason in skipped]
+        for engine in dict.fromkeys(engine for engine, _ in chosen):
+            self.notes += getattr(engine, "notes", list)()  # of devices: MIG, hidden, left out, emulated
         for engine, dev in chosen:
             self._add(RecordingBackend(engine, dev) if record else engine, dev, spec)
 

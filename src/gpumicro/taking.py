@@ -14,7 +14,7 @@ from . import explain, model, result
 from .backends.base import Backend, Prepared
 from .device import Device
 from .errors import BackendUnavailable, CudaError, GpumicroError, OutOfMemory
-from .measure import Measurement, MeasurementsInterrupted, measure_together
+from .measure import Measurement, MeasurementsInterrupted, measure_each
 from .peaks.sheet import Sheet
 from .plan import Group, Item, Plan
 from .spec import Check, Problem, measurement_id
@@ -89,11 +89,11 @@ def run_group(target: Target, group: Group) -> None:
         ready = _ready(target, group, stack)
         mark = target.watch.mark()
         try:
-            outcomes, extra = _measure(ready, group)
+            outcomes = _measure(ready, group)
         except MeasurementsInterrupted as stop:
             _record_all(target, group, ready, stop.partial, target.watch.flags_since(mark))
             raise
-        _record_all(target, group, ready, outcomes, (*extra, *target.watch.flags_since(mark)))
+        _record_all(target, group, ready, outcomes, target.watch.flags_since(mark))
 
 
 def _ready(target: Target, group: Group, stack: ExitStack) -> list[Ready]:
@@ -165,41 +165,17 @@ def halved(target: Target, item: Item) -> Item | None:
     return replace(item, id=name, problem=problem, flags=flags)
 
 
-def _measure(ready: Sequence[Ready], group: Group) -> tuple[Sequence[Outcome], tuple[str, ...]]:
-    """What each gave, and flags for all: measured in turns, or each by itself where one of them failed."""
-    works = [prepared for _, prepared, _ in ready]
-    try:
-        return measure_together(works, group.policy), ()
-    except GpumicroError as error:
-        if len(ready) == 1:
-            return [error], ()
-        if isinstance(error, CudaError) and error.lost:
-            return _blame(ready, error), ()
-    outcomes: list[Outcome] = []
-    lost = ""
-    for item, prepared, _ in ready:
-        if lost:
-            outcomes.append(f"the CUDA context is lost after {lost}")
-            continue
-        try:
-            outcomes += measure_together([prepared], group.policy)
-        except MeasurementsInterrupted as stop:
-            known = [one if isinstance(one, Measurement) else None for one in outcomes]
-            left = len(ready) - len(known) - len(stop.partial)
-            raise MeasurementsInterrupted([*known, *stop.partial, *[None] * left]) from stop
-        except GpumicroError as error:
-            outcomes.append(error)
-            lost = item.spec.name if isinstance(error, CudaError) and error.lost else ""
-    return outcomes, ("not-interleaved",)
-
-
-def _blame(ready: Sequence[Ready], error: CudaError) -> list[Outcome]:
-    """Of kernels that ran in turns the one that the error names failed; where it names none, all did."""
-    named = [item for item, _, _ in ready if error.kernel and _means(error.kernel, item)]
-    if not named:
-        return [error for _ in ready]
-    reason = f"the CUDA context is lost after {named[0].spec.name}"
-    return [error if item is named[0] else reason for item, _, _ in ready]
+def _measure(ready: Sequence[Ready], group: Group) -> Sequence[Outcome]:
+    """What each gave, measured in turns. Where the context was lost, one kernel failed and the others can't go on."""
+    outcomes: list[Outcome] = list(measure_each([prepared for _, prepared, _ in ready], group.policy))
+    dead = [i for i, one in enumerate(outcomes) if isinstance(one, CudaError) and one.lost]
+    if not dead:
+        return outcomes
+    # A lost context gives the error of the kernel that lost it in whatever is called after it.
+    named = [i for i in dead if _means(getattr(outcomes[i], "kernel", ""), ready[i][0])]
+    culprit = (named or dead)[0]
+    reason = f"the CUDA context is lost after {ready[culprit][0].spec.name}"
+    return [reason if i in dead and i != culprit else one for i, one in enumerate(outcomes)]
 
 
 def _means(kernel: str, item: Item) -> bool:

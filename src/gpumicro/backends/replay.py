@@ -6,6 +6,7 @@ Nothing of it is a measurement: its devices carry the fact `replayed`, and every
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -37,11 +38,11 @@ class ReplayPrepared:
 
     def __init__(
         self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device, entry: Mapping[str, Any],
-        kept: Mapping[str, Any], course: Course,
+        kept: Mapping[str, Any], course: Course, again: int = 0,
     ) -> None:  # fmt: skip
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._entry, self._course = entry, course
-        self.timer = ReplayTimer(kept, entry, course)
+        self.timer = ReplayTimer(kept, entry["takes"][min(again, len(entry["takes"]) - 1)], course)
         self.work = ReplayWork(spec.name, str(entry.get("loop", "native")))
 
     @property
@@ -92,6 +93,7 @@ class _Track:
         self.record = record
         self.device = recording.device_from_json(record["device"], replayed=True)
         self.course = Course(self.device.id, faults)
+        self.plays: Counter[str] = Counter()  # how often each kernel was prepared: each time has its own take
 
 
 class ReplayBackend:
@@ -151,7 +153,8 @@ class ReplayBackend:
         if entry["status"] == "failed":
             raise RecordedFailure(entry["why"])
         kept = track.record["timers"][entry["timer"]]
-        return ReplayPrepared(spec, problem, execution, device, entry, kept, track.course)
+        track.plays[key] += 1
+        return ReplayPrepared(spec, problem, execution, device, entry, kept, track.course, track.plays[key] - 1)
 
     def watch(self, device: Device, clock_hz: float | None = None) -> Watch:
         """The watch of a replayed device: its figures and readings are the recorded ones."""
