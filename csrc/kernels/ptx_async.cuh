@@ -74,6 +74,49 @@ __device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&r)[4], unsigned add
                  : "memory");
 }
 
+// --- sm_90: barriers that count bytes, and the tensor memory accelerator; the shim has none of them ---
+
+// 9.7.13.15 mbarrier: a phase ends when `arrivals` threads have arrived and all bytes that they announced have come.
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// Makes the barriers known to what other threads and the copy engine do after the block's next barrier.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// Until the phase of this parity has ended; the phase before the first counts as ended, with parity 1.
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+    unsigned done = 0;
+    while (done == 0) {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    }
+}
+
+// 9.7.9.27.1.2 cp.async.bulk.tensor: the box at element (x, y) of the matrix that `map` describes, x along its rows;
+// elements beyond the matrix become zeros, and the whole box's bytes are counted at the barrier.
+__device__ __forceinline__ void tma_load(unsigned shared, const TensorMapBytes& map, int x, int y, unsigned barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            shared),
+        "l"(&map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+__device__ __forceinline__ void tma_prefetch(const TensorMapBytes& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+#endif
+
 #endif
 
 }  // namespace gm
