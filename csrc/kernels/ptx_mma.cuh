@@ -13,18 +13,24 @@
 
 namespace gm::mma_model {
 
-// One k-word of both operands for each of this lane's M / 8 x 2 results; `dot` adds their products to a result.
+// One k-word of both operands for each of this lane's M / 8 x 2 results; `dot` adds their products to a result. The
+// lanes publish their fragments once: barriers are what costs time in the simulation.
 template <int M, int KWords, typename Word, typename Sum, typename Dot>
 void accumulate(Sum* d, const Word* a, const Word* b, Dot dot) {
-    constexpr int kRows = M / 8;
+    constexpr int kRows = M / 8, kParts = KWords / 4;
+    struct Fragments {
+        Word a[kRows * kParts], b[kParts];
+    } mine;
+    for (int i = 0; i < kRows * kParts; ++i) mine.a[i] = a[i];
+    for (int i = 0; i < kParts; ++i) mine.b[i] = b[i];
+    const cusim::WarpView<Fragments> lanes(mine);
     const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
     for (int word = 0; word < KWords; ++word) {
         const int from = word % 4, part = word / 4;
-        Word left[kRows], right[2];
-        for (int i = 0; i < kRows; ++i) left[i] = __shfl_sync(~0U, a[i + kRows * part], g * 4 + from);
-        for (int j = 0; j < 2; ++j) right[j] = __shfl_sync(~0U, b[part], (2 * t + j) * 4 + from);
         for (int i = 0; i < kRows; ++i) {
-            for (int j = 0; j < 2; ++j) dot(d[2 * i + j], left[i], right[j]);
+            for (int j = 0; j < 2; ++j) {
+                dot(d[2 * i + j], lanes[g * 4 + from].a[i + kRows * part], lanes[(2 * t + j) * 4 + from].b[part]);
+            }
         }
     }
 }

@@ -57,6 +57,7 @@ class EventTimer:
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
         self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
+        self._given: dict[str, Any] = {"clock": clock, "spin": spin}
         self._clock: Clock = clock if clock is not None else native_clock(device, cache, **self._options)
         self._spin = spin
         self._tick: Tick | None = None
@@ -66,7 +67,7 @@ class EventTimer:
         self._gap: tuple[float, float] | None = None  # host's time beside an empty span: median and MAD
         self._walls = np.zeros(0)  # host's time of each span of the last sample
         self._queue_limit = QUEUE_LIMIT
-        self._gates = not profiler() and self._clock.gate_holds()
+        self.gates = not profiler() and self._clock.gate_holds()  # whether work waits behind one
 
     @property
     def largest_batch(self) -> int:
@@ -78,7 +79,7 @@ class EventTimer:
         if cache == self.cache:
             return self
         if self._other is None:
-            self._other = EventTimer(self.device, cache, **self._options)
+            self._other = EventTimer(self.device, cache, **self._options, **self._given)
             self._other._tick = self._tick
         return self._other
 
@@ -96,10 +97,15 @@ class EventTimer:
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
         empty = np.zeros(n, dtype=np.int64)
-        spans = self._take(None, empty, self._gates)
+        spans = self._take(None, empty, self.gates)
         if n > 0:
             self._gap = (stats.median(self._walls - spans), stats.mad(self._walls - spans))
         return spans
+
+    def host_gaps(self, n: int = 256) -> FloatArray:
+        """n times what the host sees beside an empty span: from the gate's opening to the end, less the span."""
+        spans = self.overhead(n)
+        return self._walls - spans
 
     def now(self) -> float:
         """Seconds on the host's clock, from an arbitrary origin."""
@@ -142,7 +148,7 @@ class EventTimer:
 
     def _knows(self, work: Any, first: Counts, whole: bool) -> bool:
         """Whether to gate this work. A new one runs first without a gate, then once behind one."""
-        if not self._gates:
+        if not self.gates:
             self._flags.add("ungated")
             return False
         try:

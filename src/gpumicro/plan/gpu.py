@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..backends.base import Backend
 from ..device import Device
-from ..kernels import CATALOGUE, peak
+from ..kernels import CATALOGUE, atomics, cache, latency, peak
 from ..spec import KernelSpec, OperandClass
 from .planner import Planner
 from .records import MIB, Item, Mode
@@ -41,6 +41,7 @@ CARE: dict[Mode, Care] = {
 SETUP_S = {"memory": 0.15, "peak": 0.02, "gemm": 0.25}  # a kernel: model, no GPU was measured
 EMULATED_GEMM_SIZES = (64,)
 COPY_BYTES = 64 * MIB
+GRAPH_NODES = {"nodes": 16}
 
 
 class GpuPlanner(Planner):
@@ -55,7 +56,7 @@ class GpuPlanner(Planner):
         self.target = self.care.target
         self.emulated = bool(device.facts.get("emulated"))
         self.least_array_bytes = MIB // 4 if self.emulated else 64 * MIB
-        self.sms = device.cores or 1
+        self.copy_bytes = COPY_BYTES // (1024 if self.emulated else 1)
 
     def fill(self) -> None:
         self.add_arithmetic()
@@ -106,15 +107,13 @@ class GpuPlanner(Planner):
 
     def cache_items(self, level: str) -> list[Item]:
         """Blocks that read a footprint of the level again and again."""
-        found = []
-        for spec in self.forms("cache"):
-            assert spec.gpu is not None
-            for dtype in spec.gpu.dtypes:
-                for variant in spec.gpu.variants(dtype, self.device):
-                    if cache.level_of(spec, variant) == level:
-                        sizes = cache.gpu_sizes(level, dtype, self.device)
-                        found.append(self.item(spec.name, dtype, sizes, 1, variant, level))
-        return found
+        return [
+            item
+            for spec in self.forms("cache")
+            if cache.level_of(spec) == level
+            for dtype in self.care.dtypes[:1]  # a read is a read, whatever the element
+            for item in self.items(spec, dtype, cache.gpu_sizes(level, dtype, self.device), level)
+        ]
 
     # -- GEMM ---------------------------------------------------------------------------------------------------
 
@@ -134,20 +133,22 @@ class GpuPlanner(Planner):
 
     def add_latency(self) -> None:
         items: list[Item] = []
-        for spec in (*self.forms("latency"), *self.forms("launch"), *self.forms("atomics")):
-            assert spec.gpu is not None
-            for dtype in spec.gpu.dtypes:
-                for level, sizes in self.latency_sizes(spec, dtype):
-                    items += self.items(spec, dtype, sizes, level, best=True)
+        for spec in self.forms("latency"):
+            for level, sizes in latency.gpu_sizes(spec, self.device):
+                items += self.items(spec, "int64", sizes, level, best=True)
+        for spec in self.forms("launch"):
+            items += self.items(spec, "int8", GRAPH_NODES if "nodes" in spec.sizes else {})
+        if self.mode != "quick":
+            for spec in self.forms("atomics"):
+                for dtype in spec.dtypes:
+                    items += self.items(spec, dtype, atomics.gpu_sizes(spec, self.device))
+            for spec in self.forms("alloc"):
+                items += self.items(spec, "int8", {"n": self.copy_bytes})
         self.add("latency", items, self.care.peak_s, SETUP_S["peak"])
 
-    def latency_sizes(self, spec: KernelSpec, dtype: str) -> Iterable[tuple[str | None, dict[str, int]]]:
-        """(memory level, sizes) of each measurement of one latency kernel."""
-        raise NotImplementedError
-
     def add_copies(self) -> None:
+        items: list[Item] = []
         for spec in self.forms("copy"):
-            assert spec.gpu is not None
-            sizes = {"n": COPY_BYTES // (1024 if self.emulated else 1)}
-            items = self.items(spec, spec.gpu.dtypes[0], sizes)
-            self.add(f"{spec.name} {sizes['n'] // 1024} KiB", items, self.care.memory_s, SETUP_S["memory"])
+            if "to" not in spec.sizes:  # between devices: copy.peer_matrix has the problems
+                items += self.items(spec, "int8", {"n": self.copy_bytes})
+        self.add(f"copies of {self.copy_bytes // 1024} KiB", items, self.care.memory_s, SETUP_S["memory"])
