@@ -42,8 +42,8 @@ def gpu(kind: str, index: int = 0) -> Device:
         "sm_count": spec.sm_count, "memory_bytes": int(0.99 * spec.memory_bytes), "shared_bytes_per_sm": shared,
         "l2_bytes": int(spec.l2_bytes or 126 << 20), "shared_bytes_per_block": shared - 1024,
         "max_threads_per_sm": 1536 if spec.compute_capability == "8.9" else 2048, "clock_hz": spec.boost_clock_hz,
-        "memory_clock_hz": 2.6e9, "memory_bus_bits": spec.memory_bus_bits, "ecc": True,
-        "unified_addressing": True, "managed": True, "integrated": False, "copy_engines": 2, "compute_mode": 0, "tcc": False, "emulated": False,
+        "memory_clock_hz": 2.6e9, "memory_bus_bits": spec.memory_bus_bits, "ecc": True, "unified_addressing": True,
+        "managed": True, "integrated": False, "copy_engines": 2, "compute_mode": 0, "tcc": False, "emulated": False,
     })  # fmt: skip
 
 
