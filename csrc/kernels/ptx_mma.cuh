@@ -13,25 +13,22 @@
 
 namespace gm::mma_model {
 
-// What a lane holds of both operands, Words k-words wide.
-template <int M, int Words, typename Word>
-struct Fragments {
-    Word a[M / 8 * Words / 4], b[Words / 4];
-};
-
-// Every k-word of both operands for each of this lane's M / 8 x 2 results; `dot` adds their products to a result.
-template <int M, int Words, typename Word, typename Sum, typename Dot>
+// One k-word of both operands for each of this lane's M / 8 x 2 results; `dot` adds their products to a result. The
+// lanes publish their fragments once: barriers are what costs time in the simulation.
+template <int M, int KWords, typename Word, typename Sum, typename Dot>
 void accumulate(Sum* d, const Word* a, const Word* b, Dot dot) {
-    constexpr unsigned kRows = M / 8;
-    Fragments<M, Words, Word> mine;
-    for (unsigned i = 0; i < kRows * Words / 4; ++i) mine.a[i] = a[i];
-    for (unsigned i = 0; i < Words / 4; ++i) mine.b[i] = b[i];
-    const cusim::WarpView<Fragments<M, Words, Word>> lanes(mine);
-    const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    for (unsigned k = 0; k < Words; ++k) {
-        const unsigned from = k % 4, part = k / 4;
-        for (unsigned i = 0; i < kRows; ++i) {
-            for (unsigned j = 0; j < 2; ++j) {
+    constexpr int kRows = M / 8, kParts = KWords / 4;
+    struct Fragments {
+        Word a[kRows * kParts], b[kParts];
+    } mine;
+    for (int i = 0; i < kRows * kParts; ++i) mine.a[i] = a[i];
+    for (int i = 0; i < kParts; ++i) mine.b[i] = b[i];
+    const cusim::WarpView<Fragments> lanes(mine);
+    const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    for (int word = 0; word < KWords; ++word) {
+        const int from = word % 4, part = word / 4;
+        for (int i = 0; i < kRows; ++i) {
+            for (int j = 0; j < 2; ++j) {
                 dot(d[2 * i + j], lanes[g * 4 + from].a[i + kRows * part], lanes[(2 * t + j) * 4 + from].b[part]);
             }
         }

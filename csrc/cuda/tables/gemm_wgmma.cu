@@ -1,0 +1,3 @@
+#include "kernels/gemm_wgmma.cuh"
+#include "cuda/registry.hpp"
+GM_REGISTER(gemm_wgmma, GM_GEMM_WGMMA_TABLE)
