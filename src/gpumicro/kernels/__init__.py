@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from ..errors import UsageError, nearest
 from ..spec import KernelSpec
-from . import gemm, latency, mixed, peak, peak_tensor, stream
+from . import atomics, cache, gemm, latency, mixed, peak, peak_tensor, stream
 
 CATALOGUE: tuple[KernelSpec, ...] = (
-    *stream.SPECS, *peak.SPECS, *peak_tensor.SPECS, *gemm.SPECS, *latency.SPECS, *mixed.SPECS,
-)  # fmt: skip
+    *stream.SPECS,
+    *peak.SPECS,
+    *peak_tensor.SPECS,
+    *gemm.SPECS,
+    *latency.SPECS,
+    *mixed.SPECS,
+    *cache.SPECS,
+    *atomics.SPECS,
+)
 
 
 def find(name: str) -> KernelSpec:
