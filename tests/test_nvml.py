@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,25 @@ def test_a_driver_that_goes_away_in_the_middle_leaves_nulls() -> None:
     telemetry.stop()
     assert telemetry.reading().power_w is None
     assert "GPU is lost" in telemetry.why["power_w"]
+
+
+def test_a_driver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpumicro.telemetry.JOIN_S", 0.05)
+    begun, free = threading.Event(), threading.Event()
+
+    def hang() -> int:
+        if threading.current_thread().name == "gpumicro-nvml":
+            begun.set()
+            free.wait(60)
+        return 1000
+
+    telemetry = NvmlTelemetry(Gpu(UUID, FakeNvml({**GOOD, "nvmlDeviceGetPowerUsage": hang})), period_s=1e-4)
+    telemetry.start()
+    assert begun.wait(60)
+    telemetry.stop()
+    assert "did not answer" in telemetry.gpu.why
+    assert telemetry.counters().energy_j is None  # and nothing hangs for want of another answer
+    free.set()
 
 
 def test_counters_come_from_fields_and_else_from_violation_status() -> None:

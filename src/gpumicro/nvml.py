@@ -147,6 +147,11 @@ class Gpu:
         """Whether there is a device to ask."""
         return self._handle is not None
 
+    def give_up(self, why: str) -> None:
+        """Ask nothing any more: a call hangs, and the next one would too."""
+        self._library = self._handle = None
+        self.why = why
+
     def close(self) -> None:
         """Let go of NVML; what is asked after that has no answer."""
         if self._library is not None:

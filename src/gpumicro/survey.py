@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from . import backends, environment, explain, model, result, verdicts
+from . import backends, cuda_native, environment, explain, model, result, verdicts
 from .backends.base import Backend
 from .backends.replay import ReplayBackend
 from .device import Device
@@ -146,6 +146,9 @@ class Survey:
         if driver is not None:
             del found["driver_why"]
             found["driver"] = driver
+        if any(target.device.kind == "cuda" for target in self.targets) and not cuda_native.missing():
+            cuda = cuda_native.load()
+            found["cuda"] = {"build": dict(cuda.build), "versions": dict(cuda.probe())}
         return found
 
     def _verdicts(self, ceilings: list[Any], points: list[Any], records: list[Any]) -> list[dict[str, Any]]:

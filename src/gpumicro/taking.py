@@ -87,6 +87,10 @@ def run_group(target: Target, group: Group) -> None:
     """Measure a group; everything that happens is in `target.records`. Ctrl-C passes, with what there is recorded."""
     with ExitStack() as stack:
         ready = _ready(target, group, stack)
+        if target.lost:  # while one of them was prepared: those before it can't run any more either
+            for item, _, _ in ready:
+                target.skip(item, target.lost_reason, group.repeat)
+            return
         mark = target.watch.mark()
         try:
             outcomes = _measure(ready, group)

@@ -120,11 +120,9 @@ class NvmlTelemetry:
         self._end.set()
         if self._thread is not None:
             self._thread.join(JOIN_S)
-            hung = self._thread.is_alive()
+            if self._thread.is_alive():
+                self.gpu.give_up(f"NVML did not answer for {JOIN_S:g} s")
             self._thread = None
-            if hung:
-                self.why["sm_hz"] = "NVML did not answer any more"
-                return
         self._look_for_others()
         self._keep(self.reading())
 

@@ -1,6 +1,6 @@
 """What a GPU did while it was measured: clocks, power, heat, what held the clock back, and who else was there.
 
-The rules are pure functions of readings and counters; docs/methods.md says why each threshold is as it is.
+The rules are pure functions of readings and counters.
 """
 
 from __future__ import annotations
