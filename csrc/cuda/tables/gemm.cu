@@ -1,3 +1,3 @@
-#include "kernels/gemm.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/gemm.cuh"
 GM_REGISTER(gemm, GM_GEMM_TABLE)
