@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -53,22 +56,35 @@ def no_device(wanted: str) -> str | Device:
     return found.get(wanted) or f"There is no {wanted} here, only {', '.join(found)}."
 
 
+def run_process(command: Sequence[str], limit_s: float) -> str:
+    """Run it and whatever it starts; "" or how it ended. At the limit all of them are ended."""
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True, start_new_session=True
+            )
+        except OSError as error:
+            return str(error)
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return f"was ended after {limit_s:.0f} s"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        said.seek(0)
+        last = "\n".join(said.read().strip().splitlines()[-5:])
+        return f"ended with code {code}: {last}"
+
+
 def run_part(name: str, device: str, limit_s: float, seconds: float) -> Row:
     """What a part wrote, or that it failed and how; a part is a process that writes one JSON."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(PARTS_FILE), name, "--device", device, "--seconds", str(seconds), "-o", str(out)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit_s, check=False, stdin=subprocess.DEVNULL
-            )
-            said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
-            why = f"ended with code {done.returncode}: {said}"
-        except subprocess.TimeoutExpired:
-            why = f"was ended after {limit_s:.0f} s"
-        except OSError as error:
-            why = str(error)
+        why = run_process(command, limit_s)
         try:
             found: Row = json.loads(out.read_text("utf-8"))
         except (OSError, ValueError):

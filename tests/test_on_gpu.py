@@ -84,6 +84,7 @@ def part_that(text: str, folder: Path) -> Path:
         ("os.abort()", "ended with code"),
         ("sys.exit('no such symbol')", "no such symbol"),
         ("time.sleep(60)", "was ended after"),
+        ("os.fork(); time.sleep(60)", "was ended after"),  # and what it started
         ("open(out, 'w').write('{')", "ended with code 0"),
     ],
 )

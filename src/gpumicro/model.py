@@ -309,7 +309,8 @@ def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -
             ceiling["causes"] = [_which_is_wrong(ceiling, promise.per_cycle, clock_hz)]
 
 
-RECIPES = {"peak.fma_add": "fma_add", **dict.fromkeys(TENSOR_RECIPES, "tensor")}  # of a kernel, for the spec
+# of a kernel, for the spec
+RECIPES = {"peak.fma_add": "fma_add", "peak.mma_half": "tensor", **dict.fromkeys(TENSOR_RECIPES, "tensor")}
 
 
 def promise_for(ceiling: Record, sheet: Sheet) -> Promise:
