@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "cuda/hung.hpp"
 #include "cuda/stream.hpp"
 
 namespace gm {
@@ -37,7 +38,7 @@ Buffer::Buffer(int device, std::size_t size_bytes, Memory kind)
 void Buffer::release() noexcept {
     void* const address = std::exchange(address_, nullptr);
     size_bytes_ = 0;
-    if (address == nullptr) return;
+    if (address == nullptr || (kind_ != Memory::host && is_hung(device_))) return;  // freeing waits for the device
     if (kind_ == Memory::host)
         std::free(address);
     else if (kind_ == Memory::pinned)

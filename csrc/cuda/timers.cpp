@@ -171,7 +171,7 @@ void EventTimer::hang() {
     std::snprintf(limit, sizeof limit, "%g", options.watchdog_s);
     fail(cudaErrorLaunchTimeout, "cudaEventQuery",
          std::string("the kernel hangs: it did not end within ") + limit +
-             " s; until it does, nothing more can be measured on this device",
+             " s",
          true);
 }
 

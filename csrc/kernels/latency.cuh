@@ -61,8 +61,8 @@ __device__ __forceinline__ void build_chase(index* next, index* state, index lin
     }
 }
 
-template <typename Load>
-__device__ __forceinline__ index walk(index p, index hops, Load load) {
+template <typename P, typename Load>
+__device__ __forceinline__ P walk(P p, index hops, Load load) {
 #pragma unroll 8
     for (index h = 0; h < hops; ++h) p = load(p);
     return p;
@@ -70,8 +70,8 @@ __device__ __forceinline__ index walk(index p, index hops, Load load) {
 
 // Cycles and nanoseconds of `hops` loads go into state. The store of p before the clock is read makes the clock wait
 // for the last load: instructions are issued in order.
-template <typename Load>
-__device__ __forceinline__ index timed_walk(index p, index hops, index* state, Load load) {
+template <typename P, typename Load>
+__device__ __forceinline__ P timed_walk(P p, index hops, index* state, Load load) {
     const unsigned long long from_ns = globaltimer_ns(), from = cycles();
     p = walk(p, hops, load);
     *static_cast<volatile index*>(state + kPosition) = p;
@@ -113,9 +113,8 @@ __global__ void __launch_bounds__(kChaseBlock) chase_shared(index* state, index 
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
-    const index start = first + chase_order(0, lines, bits) * 4;
-    const auto load = [](index p) -> index { return load_shared<unsigned>(static_cast<unsigned>(p)); };
-    const index p = timed_walk(start, hops, state, load);
+    const unsigned start = first + static_cast<unsigned>(chase_order(0, lines, bits)) * 4;
+    const unsigned p = timed_walk(start, hops, state, [](unsigned at) { return load_shared<unsigned>(at); });
     state[kPosition] = p - first;
     state[kHops] = hops;
 }

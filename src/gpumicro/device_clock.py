@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
+from . import cuda_native
 from .errors import BackendUnavailable
 from .timers import Counts, FloatArray
 
@@ -46,25 +47,20 @@ class Clock(Protocol):
 
 
 def native() -> Any:
-    try:
-        from . import _cuda
-    except ImportError as error:
-        raise BackendUnavailable(f"gpumicro was built without CUDA ({error})", "Install it where nvcc is") from error
-    return _cuda.timing
+    """The native timers, `_cuda.timing`. BackendUnavailable where there is no CUDA module."""
+    return cuda_native.load().timing
 
 
 def native_clock(device: int, cache: CacheState, *, gate_timeout_s: float, watchdog_s: float, seed: int) -> Clock:
     """The native clock of a device. BackendUnavailable where there is no CUDA."""
-    timing = native()
-    from . import _cuda
-
-    found = _cuda.probe()
+    cuda = cuda_native.load()
+    found = cuda.probe()
     if device >= found["count"]:
         raise BackendUnavailable(f"there is no CUDA device {device} ({found['text'] or 'none found'})")
-    facts = _cuda.device_facts(device)
+    facts = cuda.device_facts(device)
     # A stand-in that interprets kernels is no device whose caches or clock anyone would warm or cool.
     evict_bytes = 1 << 16 if facts["emulated"] else EVICT_OVER_L2 * int(facts["l2_bytes"])
-    clock: Clock = timing.EventClock(
+    clock: Clock = cuda.timing.EventClock(
         device,
         cold=cache == "cold",
         evict_bytes=max(evict_bytes, 1 << 16),

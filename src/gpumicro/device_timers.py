@@ -57,6 +57,7 @@ class EventTimer:
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
         self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
+        self._given: dict[str, Any] = {"clock": clock, "spin": spin}
         self._clock: Clock = clock if clock is not None else native_clock(device, cache, **self._options)
         self._spin = spin
         self._tick: Tick | None = None
@@ -78,7 +79,7 @@ class EventTimer:
         if cache == self.cache:
             return self
         if self._other is None:
-            self._other = EventTimer(self.device, cache, **self._options)
+            self._other = EventTimer(self.device, cache, **self._options, **self._given)
             self._other._tick = self._tick
         return self._other
 

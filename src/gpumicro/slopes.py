@@ -65,8 +65,8 @@ def through_rungs(counts: npt.NDArray[np.int64], spans: FloatArray, tick_s: floa
     intercept_half = math.hypot(x[-1] * half[0], x[0] * half[-1]) / reach
     away = np.abs(y - (intercept + slope * x)) / np.maximum(np.abs(slope) * x, 1e-15)
     worst = int(np.argmax(away))
-    by_chance = 2 * float(np.hypot(half, half.max())[worst] / max(abs(slope) * x[worst], 1e-15))
-    return Line(slope, intercept, intercept_half, float(away[worst]), by_chance)
+    by_chance = float(np.hypot(half, half.max())[worst] / max(abs(slope) * x[worst], 1e-15))
+    return Line(slope, intercept, float(intercept_half), float(away[worst]), by_chance)
 
 
 def _locate(spans: FloatArray, tick_s: float, coarse: bool) -> stats.Location:

@@ -12,7 +12,7 @@ from ..device import Cache, Device
 from ..errors import BackendUnavailable, CudaError, UsageError, nearest
 from ..kernels.gpu import capability
 from ..spec import Execution, GpuForm, KernelSpec, Problem
-from . import cuda_reasons
+from . import cuda_host, cuda_reasons
 from .base import Availability, Prepared
 from .cuda_prepared import CudaPrepared
 
@@ -94,6 +94,8 @@ class CudaBackend:
             raise BackendUnavailable(f"{spec.name} in {problem.dtype} cannot run here because {can.reason}", can.remedy)
         if execution.variant not in (known := form.variants(problem.dtype, device)):
             raise UsageError(f"{spec.name} has no variant {execution.variant!r}, only {', '.join(map(repr, known))}")
+        if spec.name in cuda_host.ACTIONS:
+            return cuda_host.prepare(spec, problem, execution, device)
         return CudaPrepared(spec, form, problem, execution, device)
 
 

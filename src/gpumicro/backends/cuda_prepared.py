@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from .. import cuda_native
 from ..device import Device
+from ..device_timers import EventTimer
 from ..errors import UsageError, VerificationError
 from ..kernels import formats
 from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Problem, TensorMap
@@ -59,7 +60,7 @@ class CudaPrepared:
         return self._live.work
 
     @property
-    def timer(self) -> Any:
+    def timer(self) -> EventTimer:
         """The device's own clock."""
         return event_timer(self._index)
 
@@ -136,7 +137,7 @@ def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> 
 
 def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, OperandBuffer]) -> bytes:
     if isinstance(argument, str):
-        return np.uint64(operands[argument].buffer.address).tobytes()
+        return operands[argument].buffer.address.to_bytes(8, "little")
     if not isinstance(argument, TensorMap):
         return argument.tobytes()
     held = operands[argument.operand]
@@ -168,16 +169,11 @@ def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _event_timer(_cuda: object, device: int) -> Any:  # another module has other devices
-    from importlib import import_module
-
-    try:
-        return import_module("gpumicro.device_timers").EventTimer(device)
-    except ModuleNotFoundError:
-        return None
+def _event_timer(_cuda: object, device: int) -> EventTimer:  # another module has other devices
+    return EventTimer(device)
 
 
-def event_timer(device: int) -> Any:
+def event_timer(device: int) -> EventTimer:
     """One timer a device: its events and its probe serve all kernels."""
     return _event_timer(cuda_native.load(), device)
 
