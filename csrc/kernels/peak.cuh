@@ -12,10 +12,9 @@
 
 namespace gm {
 
-constexpr int kPeakThreads = 256;       // of a block
-constexpr unsigned kSeedWords = 1024;   // a power of two
-constexpr int kUnroll = 16;             // steps of a chain in a trip through the loop
-constexpr unsigned kOdd = 0x9e3779b1U;  // prime near 2^32 / golden ratio: spreads small integers over all bits
+constexpr int kPeakThreads = 256;      // of a block
+constexpr unsigned kSeedWords = 1024;  // a power of two
+constexpr int kUnroll = 16;            // steps of a chain in a trip through the loop
 
 template <typename W>
 __device__ __forceinline__ W seed(const W* __restrict__ seeds, int i) {
@@ -37,7 +36,6 @@ struct Chains {  // float, double
     static constexpr int kCount = 64 / static_cast<int>(sizeof(T));
     static __device__ __forceinline__ Word multiplier(Word word) { return bounded(word); }
     static __device__ __forceinline__ Word negative(Word a) { return -a; }
-    static __device__ __forceinline__ Word value(Word word, int) { return word; }
     static __device__ __forceinline__ Sum sum(Word x) { return x; }
 };
 
@@ -56,7 +54,6 @@ struct Chains<pair<T>> {  // half, bfloat16: two chains a register
         return {Convert<T>::from(bounded(low(word))).bits | unsigned{Convert<T>::from(bounded(high(word))).bits} << 16};
     }
     static __device__ __forceinline__ Word negative(Word a) { return {a.bits ^ 0x80008000U}; }
-    static __device__ __forceinline__ Word value(Word word, int) { return word; }
     static __device__ __forceinline__ Sum sum(Word x) { return low(x) + high(x); }
 };
 
@@ -65,10 +62,7 @@ struct Chains<int> {  // modulo 2^32; zero stays zero, any other multiplier is o
     using Word = int;
     using Sum = int;
     static constexpr int kCount = 16;
-    static __device__ __forceinline__ Word value(Word word, int i) {
-        return static_cast<int>(static_cast<unsigned>(word) * (kOdd * (2U * static_cast<unsigned>(i) + 1U)));
-    }
-    static __device__ __forceinline__ Word multiplier(Word word) { return value(word, 0) | (word != 0 ? 1 : 0); }
+    static __device__ __forceinline__ Word multiplier(Word word) { return word | (word != 0 ? 1 : 0); }
     static __device__ __forceinline__ Word negative(Word a) { return static_cast<int>(0U - static_cast<unsigned>(a)); }
     static __device__ __forceinline__ Sum sum(Word x) { return x; }
 };
@@ -88,8 +82,8 @@ __global__ void __launch_bounds__(kPeakThreads, 4) fma_peak(const typename Chain
     Word x[C::kCount], b[C::kCount];
 #pragma unroll
     for (int c = 0; c < C::kCount; ++c) {
-        x[c] = C::value(seed(seeds, 1 + c), 1 + c);
-        b[c] = C::value(seed(seeds, 1 + C::kCount + c), 1 + C::kCount + c);
+        x[c] = seed(seeds, 1 + c);
+        b[c] = seed(seeds, 1 + C::kCount + c);
     }
 #pragma unroll 1
     for (int left = static_cast<int>(steps); left > 0; --left) {
@@ -111,11 +105,11 @@ template <typename T>
 __global__ void __launch_bounds__(kPeakThreads, 4)
     dot_peak(const int* __restrict__ seeds, int* __restrict__ out, index steps) {
     constexpr int kCount = 16;
-    const int b[2] = {Chains<int>::value(seed(seeds, 0), 0), Chains<int>::value(seed(seeds, 1), 1)};
+    const int b[2] = {seed(seeds, 0), seed(seeds, 1)};
     int a[kCount], sum[kCount];
 #pragma unroll
     for (int c = 0; c < kCount; ++c) {
-        a[c] = Chains<int>::value(seed(seeds, 2 + c), 2 + c);
+        a[c] = seed(seeds, 2 + c);
         sum[c] = 0;
     }
 #pragma unroll 1

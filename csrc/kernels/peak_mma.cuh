@@ -12,29 +12,6 @@
 
 namespace gm {
 
-// The number nearest to Scale x among k / (2 Scale), |k| <= Limit: products of such numbers add up exactly in few bits.
-template <typename T, int Scale, int Limit>
-__device__ __forceinline__ unsigned few_digits(T element) {
-    constexpr float kRound = 12582912.0F;  // 1.5 2^23: adding it rounds to a whole number
-    float k = (Convert<T>::to(element) * static_cast<float>(Scale) + kRound) - kRound;
-    const float limit = static_cast<float>(Limit);
-    k = k > limit ? limit : k < -limit ? -limit : k;
-    return Convert<T>::from(k * (0.5F / static_cast<float>(Scale))).bits;
-}
-
-// Words as the tensor core takes them: unchanged, or each element of few digits.
-template <typename T, int Scale, int Limit>
-__device__ __forceinline__ unsigned few_digits_word(unsigned word) {
-    using Bits = decltype(T::bits);
-    constexpr int kBits = 8 * static_cast<int>(sizeof(Bits));
-    unsigned made = 0;
-#pragma unroll
-    for (int shift = 0; shift < 32; shift += kBits) {
-        made |= few_digits<T, Scale, Limit>(T{static_cast<Bits>(word >> shift)}) << shift;
-    }
-    return made;
-}
-
 __device__ __forceinline__ float total(const float (&d)[4]) { return (d[0] + d[1]) + (d[2] + d[3]); }
 __device__ __forceinline__ double total(const double (&d)[4]) { return (d[0] + d[1]) + (d[2] + d[3]); }
 __device__ __forceinline__ int total(const int (&d)[4]) { return plus(plus(d[0], d[1]), plus(d[2], d[3])); }
@@ -51,7 +28,6 @@ struct Words {
     static constexpr int kSums = 8;                        // accumulators of a warp
     static constexpr int kUnroll = 16;                     // products into each of them in a trip through the loop
     static constexpr bool kCancels = false;
-    static __device__ __forceinline__ Word operand(Word word, int) { return word; }
     static __device__ __forceinline__ Word negative(Word word) { return word; }
 };
 template <typename T, typename Sum>
@@ -82,7 +58,6 @@ struct Mma<half, half> : Words {
     using Acc = unsigned;
     static constexpr int kSum = 2;
     static constexpr bool kCancels = true;
-    static __device__ __forceinline__ Word operand(Word word, int) { return few_digits_word<half, 4, 7>(word); }
     static __device__ __forceinline__ Word negative(Word word) { return word ^ 0x80008000U; }
     static __device__ __forceinline__ void product(Acc (&d)[2], const Word (&a)[4], const Word (&b)[2]) {
         mma_m16n8k16_f16_f16(d, a, b);
@@ -92,7 +67,6 @@ template <>
 struct Mma<e4m3, float> : Words {
     using Acc = float;
     static constexpr bool kCancels = true;
-    static __device__ __forceinline__ Word operand(Word word, int) { return few_digits_word<e4m3, 8, 15>(word); }
     static __device__ __forceinline__ Word negative(Word word) { return word ^ 0x80808080U; }
     static __device__ __forceinline__ void product(Acc (&d)[4], const Word (&a)[4], const Word (&b)[2]) {
         mma_m16n8k32_e4m3(d, a, b);
@@ -102,9 +76,6 @@ template <>
 struct Mma<signed char, int> : Words {
     using Acc = int;
     using Out = int;
-    static __device__ __forceinline__ Word operand(Word word, int i) {
-        return static_cast<unsigned>(Chains<int>::value(static_cast<int>(word), i));
-    }
     static __device__ __forceinline__ void product(Acc (&d)[4], const Word (&a)[4], const Word (&b)[2]) {
         mma_m16n8k32_s8(d, a, b);
     }
@@ -116,7 +87,6 @@ struct Mma<double, double> : Words {
     using Out = double;
     static constexpr int kLeft = 8, kRight = 4;
     static constexpr int kSums = 4, kUnroll = 24;
-    static __device__ __forceinline__ Word operand(Word word, int) { return word; }
     static __device__ __forceinline__ Word negative(Word word) { return word; }
     static __device__ __forceinline__ void product(Acc (&d)[4], const Word (&a)[8], const Word (&b)[4]) {
         mma_m16n8k16_f64(d, a, b);
@@ -133,14 +103,14 @@ __device__ __forceinline__ void mma_peak_body(const typename Mma<T, Sum>::Word* 
     typename M::Word a[2][M::kLeft], b[M::kSums][M::kRight];
     typename M::Acc d[M::kSums][M::kSum];
 #pragma unroll
-    for (int i = 0; i < 2 * M::kLeft; ++i) a[i / M::kLeft][i % M::kLeft] = M::operand(seed(seeds, i), i);
+    for (int i = 0; i < 2 * M::kLeft; ++i) a[i / M::kLeft][i % M::kLeft] = seed(seeds, i);
 #pragma unroll
     for (int c = 0; c < M::kSums; ++c) {
 #pragma unroll
         for (int i = 0; i < M::kRight; ++i) {
             const int source = c % (M::kCancels ? M::kSums / 2 : M::kSums),
                       word = 2 * M::kLeft + source * M::kRight + i;
-            b[c][i] = M::operand(seed(seeds, word), word);
+            b[c][i] = seed(seeds, word);
             if (source != c) b[c][i] = M::negative(b[c][i]);
         }
 #pragma unroll

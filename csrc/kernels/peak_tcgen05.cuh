@@ -60,7 +60,6 @@ __device__ __forceinline__ void tcgen05_products(const unsigned (&d)[2], const u
 template <typename T, typename Sum>
 __device__ __forceinline__ void tcgen05_peak_body(const unsigned* __restrict__ seeds, Sum* __restrict__ out,
                                                   int steps) {
-    using M = Mma<T, Sum>;
     constexpr unsigned kRowBytes = 32 * kTcgen05Parts, kBlockBytes = 128, kGroupBytes = 8 * kRowBytes;
     __shared__ alignas(128) unsigned tile_a[kTcgen05RowsA * kRowBytes / 4], tile_b[kTcgen05RowsB * kRowBytes / 4];
     __shared__ alignas(8) unsigned long long barrier;
@@ -68,8 +67,8 @@ __device__ __forceinline__ void tcgen05_peak_body(const unsigned* __restrict__ s
     const unsigned warp = threadIdx.x / 32, done = shared_address(&barrier);
     if (warp == 0) tcgen05_alloc(shared_address(&tensor_memory), kTcgen05Columns);
     if (threadIdx.x == 0) tcgen05_barrier_init(done);
-    for (unsigned i = threadIdx.x; i < sizeof(tile_a) / 4; i += blockDim.x) tile_a[i] = tile_word<M>(seeds, 0, i);
-    for (unsigned i = threadIdx.x; i < sizeof(tile_b) / 4; i += blockDim.x) tile_b[i] = tile_word<M>(seeds, 1, i);
+    for (unsigned i = threadIdx.x; i < sizeof(tile_a) / 4; i += blockDim.x) tile_a[i] = tile_word(seeds, 0, i);
+    for (unsigned i = threadIdx.x; i < sizeof(tile_b) / 4; i += blockDim.x) tile_b[i] = tile_word(seeds, 1, i);
     tcgen05_shared_written();
     tcgen05_before_sync();
     __syncthreads();

@@ -14,10 +14,8 @@ constexpr int kWgmmaParts = 2;     // operand tiles in turn
 constexpr int kWgmmaRowsA = 64, kWgmmaRowsB = 256, kWgmmaSums = 128;
 
 // Word i of the tile of a block's operand number `operand` (0: a, 1: b).
-template <typename M>
 __device__ __forceinline__ unsigned tile_word(const unsigned* __restrict__ seeds, unsigned operand, unsigned i) {
-    const unsigned word = (i + 37U * (i / kSeedWords) + 512U * operand + 32U * blockIdx.x) % kSeedWords;
-    return M::operand(seeds[word], static_cast<int>(operand));
+    return seeds[(i + 37U * (i / kSeedWords) + 512U * operand + 32U * blockIdx.x) % kSeedWords];
 }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -36,8 +34,8 @@ __device__ __forceinline__ void wgmma_peak_body(const unsigned* __restrict__ see
     constexpr int kMinus = M::kCancels ? -1 : 1;  // what every second product is multiplied by
     constexpr unsigned kRowBytes = 32 * kWgmmaParts, kBlockBytes = 128, kGroupBytes = 8 * kRowBytes;
     __shared__ alignas(128) unsigned tile_a[kWgmmaRowsA * kRowBytes / 4], tile_b[kWgmmaRowsB * kRowBytes / 4];
-    for (unsigned i = threadIdx.x; i < sizeof(tile_a) / 4; i += blockDim.x) tile_a[i] = tile_word<M>(seeds, 0, i);
-    for (unsigned i = threadIdx.x; i < sizeof(tile_b) / 4; i += blockDim.x) tile_b[i] = tile_word<M>(seeds, 1, i);
+    for (unsigned i = threadIdx.x; i < sizeof(tile_a) / 4; i += blockDim.x) tile_a[i] = tile_word(seeds, 0, i);
+    for (unsigned i = threadIdx.x; i < sizeof(tile_b) / 4; i += blockDim.x) tile_b[i] = tile_word(seeds, 1, i);
     fence_async_shared();
     __syncthreads();
 
