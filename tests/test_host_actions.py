@@ -145,7 +145,8 @@ def test_pageable_copies_are_read_by_the_hosts_clock(cuda: SimpleNamespace) -> N
     assert cuda.timing.made[-1] == ("d2h", "pinned", "device")
 
 
-def test_managed_memory_is_touched_once_a_page_by_each_side(cuda: SimpleNamespace) -> None:
+@pytest.mark.usefixtures("cuda")
+def test_managed_memory_is_touched_once_a_page_by_each_side() -> None:
     assert prepared("copy.managed", "touch", n=3 * copy.PAGE_BYTES).verify().elements == 3 * copy.PAGE_BYTES
     assert prepared("copy.managed", "prefetch", n=100).verify().passed
     with pytest.raises(UsageError, match="whole pages"):
@@ -162,8 +163,8 @@ def test_queued_launches_wait_once_and_ask_for_long_spans(cuda: SimpleNamespace)
     assert prepared("alloc.malloc", n=64).verify().passed
 
 
-def test_sizes_that_make_no_sense_are_refused(cuda: SimpleNamespace) -> None:
-    assert cuda
+@pytest.mark.usefixtures("cuda")
+def test_sizes_that_make_no_sense_are_refused() -> None:
     with pytest.raises(UsageError, match="n of at least 1"):
         prepared("copy.h2d", "pinned", n=0)
     for to in (0, 2, -1):
