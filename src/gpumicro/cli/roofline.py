@@ -64,7 +64,7 @@ def _undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _keep(survey: Survey, output: str | None, record: str | None) -> dict[str, Any] | None:
+def _keep(survey: Survey, output: str | None, record: str | None = None) -> dict[str, Any] | None:
     """The result, written where it was asked for; None where an interrupted run has nothing to keep."""
     from .. import recording
     from ..result import write
@@ -78,6 +78,18 @@ def _keep(survey: Survey, output: str | None, record: str | None) -> dict[str, A
         if record:
             recording.write(record, survey.recording())
     return document
+
+
+def _show(document: dict[str, Any], output: str | None, html: str | None, plot: str | None) -> None:
+    from rich.console import Console
+
+    from ..report import write_report
+    from ..report.console import print_report
+
+    for path in filter(None, (html, plot)):
+        write_report(document, path)
+    if output != "-":
+        print_report(document, Console())
 
 
 def _check_paths(
@@ -165,12 +177,10 @@ def command(
     gpumicro roofline                           the table, in about a minute
     gpumicro roofline -o r.json --html r.html   keep the result, make a page
     gpumicro roofline --quick --dtype float32   less, sooner
-    gpumicro roofline --replay r.rec.json       play a recording back, with no device
+    gpumicro roofline --replay seen.json        play a recording, no device
     """
     from rich.console import Console
 
-    from ..report import write_report
-    from ..report.console import print_report
     from ..survey import Survey
 
     _check_paths(output, html, plot, record, replay)
@@ -187,10 +197,7 @@ def command(
     if document is None:
         err.print("Interrupted before anything was measured: nothing is written.", highlight=False)
         return 130
-    for path in filter(None, (html, plot)):
-        write_report(document, path)
-    if output != "-":
-        print_report(document, Console())
+    _show(document, output, html, plot)
     for path in filter(None, (output, html, plot, record)):
         if path != "-":
             err.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
