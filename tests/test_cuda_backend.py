@@ -1,4 +1,4 @@
-"""The CUDA backend with a stand-in for its module: what it allocates, checks and says. Kernels run in tests/emulator."""
+"""The CUDA backend with a stand-in for its module: what it allocates, checks and says."""
 
 from __future__ import annotations
 

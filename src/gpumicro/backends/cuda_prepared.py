@@ -185,8 +185,9 @@ def event_timer(device: int) -> EventTimer:
 def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, after: Arrays) -> Check:
     """Every element of the output against the spec's reference in float64.
 
-    `before` holds what operands that are changed in place held. The bound of an element: `form.growth(problem)` roundoffs of the output's type times reference(|operands|). Raises
-    VerificationError for the worst element beyond it; a NaN is beyond any.
+    `before` holds what operands that are changed in place held. The bound of an element: `form.growth(problem)`
+    roundoffs of the output's type times reference(|operands|). Raises VerificationError for the element furthest beyond
+    its bound; a NaN is beyond any.
     """
     if spec.reference is None:
         raise UsageError(f"{spec.name} has neither a reference nor a check of its own")
@@ -211,7 +212,7 @@ def judge(
     bound: npt.NDArray[np.float64],
     reference: str,
 ) -> Check:
-    """A Check of elements that all lie within their bounds. Raises VerificationError for the first worst one."""
+    """A Check of elements that all lie within their bounds. Raises VerificationError for the one furthest out."""
     if got.shape != expected.shape:
         raise VerificationError(kernel, 0, float(expected.size), float(got.size), 0.0)
     if got.size == 0:
