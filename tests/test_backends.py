@@ -49,7 +49,7 @@ def test_an_unusable_backend_is_passed_over_with_its_reason(monkeypatch: pytest.
         ("stream.triad", {"n": 8, "variant": "nontemporl"}, "no variant"),
         ("stream.triad", {"n": 8, "threads": 0}, "threads"),
         ("stream.triad", {"n": 8, "threads": 100_000}, "threads"),
-        ("stream.triad", {"n": 8, "device": "cuda:0"}, "no device"),
+        ("stream.triad", {"n": 8, "device": "gpu:0"}, "no device"),
         ("stream.triad", {"n": 8, "backend": "gpu"}, "no backend"),
         ("latency.chase", {"n": 8, "threads": 2}, "threads"),
         ("latency.chase", {"n": 0}, "at least one line"),

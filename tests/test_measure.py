@@ -223,7 +223,7 @@ def test_a_python_callable_is_timed_and_its_exception_comes_through() -> None:
     ("field", "value"),
     [
         ("target", 0.0), ("target", float("nan")), ("confidence", 1.0), ("min_samples", 1), ("batch", 0),
-        ("warmup", "long"), ("warmup", -1), ("cache", "cold"), ("estimand", "isolated"), ("throttle", "raise"),
+        ("warmup", "long"), ("warmup", -1), ("cache", "warm"), ("estimand", "kernel"), ("throttle", "raise"),
         ("max_time_s", float("inf")), ("max_warmup_s", float("nan")), ("warmup", float("nan")), ("batch", 2.5),
         ("min_samples", 7.5), ("max_samples", 2.5),
     ],

@@ -29,6 +29,7 @@ _PUBLIC = {
     "prepare": "backends",
     "Roofline": "chart",
     "roofline": "chart",
+    "CudaError": "errors",
     "GpumicroError": "errors",
 }
 __all__ = ["__version__", *_PUBLIC]
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .chart import Roofline, roofline
     from .comparison import Comparison, compare
     from .device import Device
-    from .errors import GpumicroError
+    from .errors import CudaError, GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
     from .spec import KernelSpec, Problem

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from . import stats
+from .baselines import Baseline
 from .errors import UsageError
-from .measure import prepare
+from .measure import clock_for, prepare
 from .measurement import FloatArray, Measurement, Policy
-from .sampling import GROWTH, LEAST, Baseline, Run
+from .sampling import GROWTH, LEAST, Run
 from .timers import Timer, as_timer
 
 Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
@@ -93,7 +94,11 @@ def compare(
     """
     if not 0 < margin < 1 or (blocks is not None and blocks < LEAST):
         raise UsageError(f"margin must be in (0, 1) and blocks at least {LEAST}; not {margin!r}, {blocks!r}")
-    rules, baseline = Policy(**policy), Baseline(as_timer(timer))
+    rules = Policy(**policy)
+    clock = clock_for(a, rules, None if timer == "auto" else as_timer(timer))
+    if len(getattr(clock, "ladder", (1,))) > 1:
+        raise UsageError(f"timer {clock.name!r} measures slopes, which cannot be paired; compare with the event timer")
+    baseline = Baseline(clock)
     rng = np.random.default_rng(rules.seed)
     arms = [Run(work, rules, baseline, rng, SPAN_S) for work in (a, b)]
     prepare(arms)

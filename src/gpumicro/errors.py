@@ -64,3 +64,16 @@ class SchemaError(GpumicroError, ValueError):
 
 class OutOfMemory(GpumicroError):
     """The problem does not fit into the memory that this process may use."""
+
+
+class CudaError(GpumicroError):
+    """A CUDA call failed. `lost`: the process can use CUDA no more, whatever it does; only a new one can."""
+
+    def __init__(
+        self, call: str, code: int, name: str, text: str, kernel: str = "", launch: str = "", lost: bool = False
+    ) -> None:
+        where = f" in {kernel} ({launch})" if kernel else ""
+        cure = ". This process has lost its CUDA context and can use CUDA no more; start a new process" if lost else ""
+        super().__init__(f"{call} failed with {name} ({code}): {text}{where}{cure}")
+        self.call, self.code, self.name, self.text = call, code, name, text
+        self.kernel, self.launch, self.lost = kernel, launch, lost

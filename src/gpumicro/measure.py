@@ -5,29 +5,34 @@ The same for every clock and backend; the rules are sampling.py's, the numbers s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .baselines import Baseline
+from .errors import GpumicroError
 from .measurement import Measurement, Policy
-from .sampling import LEAST, Baseline, Run
+from .sampling import HUNG, LEAST, Run
 from .timers import Timer, as_timer, default_timer
 
-__all__ = ["Measurement", "MeasurementsInterrupted", "Policy", "measure", "measure_together", "time_kernel"]
+__all__ = [
+    "Measurement", "MeasurementsInterrupted", "Policy", "measure", "measure_each", "measure_together", "time_kernel",
+]  # fmt: skip
 
 
 def time_kernel(work: Any, *, timer: str | Timer = "auto", **policy: Any) -> Measurement:
     """How long one run of `work` takes, in seconds, with an interval that holds.
 
     work: a Python callable, a PyCapsule or ctypes pointer of a C function, a prepared kernel (see `timers.as_work`).
-    timer: "auto", "tsc", "wall", or a Timer. Every field of `Policy` is a keyword: target, confidence, min_samples,
-    max_samples, max_time_s, warmup, max_warmup_s, batch, cache, estimand, throttle, seed.
+    timer: "auto" (the work's own clock, else the host's), "tsc", "wall", "event", "graph", or a Timer. Every field of
+    `Policy` is a keyword: target, confidence, min_samples, max_samples, max_time_s, warmup, max_warmup_s, batch,
+    cache, estimand, throttle, seed.
 
     Source of the numbers: the spans in `raw_s`, minus an empty region's, over the runs in each. An exception of the
     work and Ctrl-C pass through. UsageError: work or a policy that cannot be had.
     """
-    return measure(work, Policy(**policy), as_timer(timer))
+    return measure(work, Policy(**policy), None if timer == "auto" else as_timer(timer))
 
 
 def measure(work: Any, policy: Policy | None = None, timer: Timer | None = None) -> Measurement:
@@ -40,24 +45,117 @@ def measure_together(
 ) -> list[Measurement]:
     """Measure several works in turns, in random rounds, so that a change of the machine's state meets them alike.
 
-    Each warms up, stops and is described by itself; the budgets of `policy` are for each. Ctrl-C raises
-    MeasurementsInterrupted with what there is.
+    Each is read by `timer`, without one by its own clock (`work.timer`) where it has any, else by the host's; each
+    warms up, stops and is described by itself, and the budgets of `policy` are for each. The first error of any ends
+    all. Ctrl-C raises MeasurementsInterrupted with what there is.
     """
-    policy, timer = policy or Policy(), timer or default_timer()
+    return [one for one in _measure(works, policy, timer, ()) if isinstance(one, Measurement)]
+
+
+def measure_each(
+    works: Sequence[Any], policy: Policy | None = None, timer: Timer | None = None
+) -> list[Measurement | GpumicroError]:
+    """As `measure_together`, but a work that fails leaves the others alone: its error stands in its place.
+
+    A work whose device hangs after some samples is described by these, with stop reason and flag "hung".
+    """
+    return _measure(works, policy, timer, (GpumicroError,))
+
+
+def _measure(
+    works: Sequence[Any], policy: Policy | None, timer: Timer | None, caught: tuple[type[GpumicroError], ...]
+) -> list[Measurement | GpumicroError]:
+    policy = policy or Policy()
     rng = np.random.default_rng(policy.seed)
-    baseline = Baseline(timer)
-    runs = [Run(work, policy, baseline, rng) for work in works]
-    prepare(runs)
-    active = list(runs)
+    group = _group_of(works, policy, timer, rng, caught)
+    group.prepare()
+    active = group.alive()
     try:
         while active:
-            for i in rng.permutation(len(active)):
-                active[i].sample_some(16 if len(runs) > 1 else policy.max_samples)
-            active = [run for run in active if not run.content()]
+            order = [active[i] for i in rng.permutation(len(active))]
+            group.each(order, lambda run: run.sample_some(16 if len(works) > 1 else policy.max_samples))
+            active = [i for i in active if i not in group.failed and not group.runs[i].content()]
     except KeyboardInterrupt as stop:
-        partial = [run.describe("interrupted") if run.n >= LEAST else None for run in runs]
-        raise MeasurementsInterrupted(partial) from stop
-    return [run.describe() for run in runs]
+        raise MeasurementsInterrupted([group.partial(i) for i in range(len(works))]) from stop
+    return [group.outcome(i) for i in range(len(works))]
+
+
+class _Group:
+    """Works under measurement together, by their places; those that raised one of `caught` are in `failed`."""
+
+    def __init__(
+        self, runs: dict[int, Run], failed: dict[int, GpumicroError], caught: tuple[type[GpumicroError], ...]
+    ) -> None:
+        self.runs, self.failed, self.caught = runs, failed, caught
+
+    def alive(self) -> list[int]:
+        return [i for i in self.runs if i not in self.failed]
+
+    def each(self, places: Sequence[int], step: Callable[[Run], bool | None]) -> list[int]:
+        """Take a step of each; those for which it was true."""
+        found = []
+        for i in places:
+            try:
+                if step(self.runs[i]):
+                    found.append(i)
+            except self.caught as error:
+                self.failed[i] = error
+        return found
+
+    def prepare(self) -> None:
+        """Choose each batch and warm all up in turns, until each is steady or its budget is spent."""
+        self.each(self.alive(), Run.choose_batch)
+        cold = self.alive()
+        while cold:
+            warm = self.each(cold, Run.warm_some)
+            cold = [i for i in cold if i not in warm and i not in self.failed]
+        self.each(self.alive(), Run.end_warmup)
+
+    def outcome(self, i: int) -> Measurement | GpumicroError:
+        """What is to be said of a work in the end."""
+        error = self.failed.get(i)
+        if error is None:
+            return self.runs[i].describe()
+        run = self.runs.get(i)
+        return run.describe(HUNG) if run and HUNG in run.told and run.n >= LEAST else error
+
+    def partial(self, i: int) -> Measurement | None:
+        """What can be said of a work at an interruption."""
+        alive = i in self.runs and i not in self.failed
+        return self.runs[i].describe("interrupted") if alive and self.runs[i].n >= LEAST else None
+
+
+def _group_of(
+    works: Sequence[Any],
+    policy: Policy,
+    timer: Timer | None,
+    rng: np.random.Generator,
+    caught: tuple[type[GpumicroError], ...],
+) -> _Group:
+    group = _Group({}, {}, caught)
+    baselines: dict[int, Baseline] = {}  # one for each clock
+    for i, work in enumerate(works):
+        try:
+            clock = clock_for(work, policy, timer)
+            if id(clock) not in baselines:
+                baselines[id(clock)] = Baseline(clock)
+            group.runs[i] = Run(work, policy, baselines[id(clock)], rng)
+        except caught as error:
+            group.failed[i] = error
+    return group
+
+
+def clock_for(work: Any, policy: Policy, timer: Timer | None = None) -> Timer:
+    """The timer given, else the work's own, else the host's; one that evicts where the policy wants that."""
+    clock: Timer = timer or getattr(work, "timer", None) or default_timer()
+    if policy.cache == "cold" and hasattr(clock, "with_cache"):
+        clock = clock.with_cache("cold")
+    return clock
+
+
+def prepare(runs: Sequence[Run]) -> None:
+    """Choose each batch and warm all up in turns, until each is steady or its budget is spent."""
+    _Group(dict(enumerate(runs)), {}, ()).prepare()
 
 
 class MeasurementsInterrupted(KeyboardInterrupt):
@@ -66,15 +164,3 @@ class MeasurementsInterrupted(KeyboardInterrupt):
     def __init__(self, partial: list[Measurement | None]) -> None:
         super().__init__()
         self.partial = partial
-
-
-def prepare(runs: Sequence[Run]) -> None:
-    """Choose each batch and warm all up in turns, until each is steady or its budget is spent."""
-    for run in runs:
-        run.choose_batch()
-    cold = list(runs)
-    while cold:
-        cold = [run for run in cold if not run.warm_some()]
-    for run in runs:
-        run.lengthen_batch()
-        run.spent_s = 0.0

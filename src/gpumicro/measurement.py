@@ -23,8 +23,10 @@ class Policy:
     warm-up before it; a span that has begun is finished, and `min_samples` spans are always taken (auto: the first
     look is at 100 spans under 1 ms, 30 under 100 ms, else 10; at least 6, below which a median has no 95% interval).
     warmup: "converge", a number of runs (int) or seconds (float). batch: runs in a span, None to choose it by the
-    tick, 1 to never batch. cache: what state the caller's work finds the caches in, "hot" or "rotate"; it is recorded,
-    nothing is evicted here. seed: of batch stretching and orders.
+    tick, 1 to never batch. cache: what state the work finds the caches in: "hot", "rotate" (it uses several sets of
+    operands in turn), or "cold" with a timer that evicts. estimand: what is measured, "host" (call to completion),
+    "isolated" (one launch on an idle device) or "period" (cost of one in a chain); "auto": whatever the timer
+    measures. seed: of batch stretching and orders.
     """
 
     target: float = 0.01
@@ -36,12 +38,16 @@ class Policy:
     max_warmup_s: float = 3.0
     batch: int | None = None
     cache: str = "hot"
-    estimand: str = "host"
+    estimand: str = "auto"
     throttle: str = "flag"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        allowed = {"cache": ("hot", "rotate"), "estimand": ("host",), "throttle": ("flag",)}
+        allowed = {
+            "cache": ("hot", "rotate", "cold"),
+            "estimand": ("auto", "host", "isolated", "period"),
+            "throttle": ("flag",),
+        }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; what can be had now: {', '.join(values)}")
@@ -69,10 +75,11 @@ class Policy:
 class Measurement:
     """What was seen. Seconds throughout; never edited, nothing deleted from `raw_s`.
 
-    Flags: correlated, drift, bimodal, target-missed, not-steady, throttled, below-resolution.
+    Flags: correlated, drift, bimodal, target-missed, not-steady, throttled, below-resolution; of device timers also
+    gate-timeout, sync, ungated, event-wall, nonlinear, hung.
     """
 
-    estimand: str  # "host": call to completion on the host
+    estimand: str  # "host", "isolated" or "period"; see Policy
     timer: str
     loop: str  # "native", or "python" for a Python callable
     cache: str
@@ -87,7 +94,7 @@ class Measurement:
     ci95_s: tuple[float, float]  # with the terms of tick, baseline and dependence; at `confidence`
     confidence: float  # what the interval reaches: less than was asked where there are fewer than 6 samples
     n: int
-    stop_reason: str  # "target-met", "max-time", "max-samples"
+    stop_reason: str  # "target-met", "max-time", "max-samples", "interrupted", "hung"
     flags: tuple[str, ...]
     warmup: tuple[float, ...]  # locations of the warm-up's windows, overhead included
     min_s: float

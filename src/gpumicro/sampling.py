@@ -12,8 +12,10 @@ import numpy as np
 
 from . import stats
 from ._core.timing import Work
+from .agreement import agreed_cache, agreed_estimand, take_flags
+from .baselines import Baseline, Intercept
 from .measurement import FloatArray, Measurement, Policy
-from .timers import Counts, FakeWork, Runnable, Timer, as_work
+from .timers import Counts, FakeWork, Runnable, as_work
 
 COARSE_TICKS = 200  # a shorter span is on a coarse grid: its reading is off by more than 0.25%
 OVERHEADS = 40  # a span is at least so many empty regions long: an empty one overlaps with its fences as work cannot
@@ -22,26 +24,8 @@ GROWTH = 1.3  # from one look at the interval to the next: looking after every s
 LEAST = 6  # samples below which the median has no 95% interval
 WINDOW_S = 0.01  # of warm-up
 SLICE_S = 0.1  # of sampling between two looks at the clock
-
-
-class Baseline:
-    """Spans of an empty region: what is subtracted from every span, and how well it is known."""
-
-    def __init__(self, timer: Timer) -> None:
-        self.timer = timer
-        self.tick_s = timer.tick().seconds
-        self.spans = timer.overhead(256)
-        self._locate()
-
-    def grow(self) -> None:
-        """Twice the spans."""
-        self.spans = np.concatenate((self.spans, self.timer.overhead(len(self.spans))))
-        self._locate()
-
-    def _locate(self) -> None:
-        # The mean also on a fine tick: an empty region is a few ticks long whatever the clock.
-        self.location = stats.clipped_mean_location(self.spans, self.tick_s)
-        self.half_s = self.location.statistical
+MOST = 1 << 30  # runs in a batch
+HUNG = "hung"  # the flag of a timer whose device does not answer any more
 
 
 class Run:
@@ -52,7 +36,13 @@ class Run:
     ) -> None:
         timer = baseline.timer
         self.work: Runnable = as_work(work)
-        self.policy, self.timer, self.baseline, self.rng = policy, timer, baseline, rng
+        self.policy, self.timer, self.rng = policy, timer, rng
+        self.estimand, self.cache = agreed_estimand(policy, timer), agreed_cache(work, policy, timer)
+        # A timer of slopes takes spans of several lengths, in multiples of the batch.
+        self.ladder: tuple[int, ...] = getattr(timer, "ladder", (1,))
+        self.baseline = Intercept(baseline) if len(self.ladder) > 1 else baseline
+        self.largest_batch: int = getattr(timer, "largest_batch", MOST)
+        self.told: set[str] = set()  # flags that the timer raised
         self.batch = 1
         self.span_s = 0.0  # typical, of late
         self.windows: list[float] = []
@@ -81,7 +71,7 @@ class Run:
             self.span_s = float(self.take(1)[1][0])
             if self.span_s < WINDOW_S:
                 self.span_s = min(self.span_s, float(self.take(3)[1].min()))
-            if self.policy.batch or self.long_enough() or self.batch >= 1 << 30:
+            if self.policy.batch or self.long_enough() or 2 * self.batch > self.largest_batch:
                 return
             self.batch *= 2
 
@@ -91,18 +81,31 @@ class Run:
 
     def lengthen_batch(self) -> None:
         """Again after the warm-up, which may have made the work faster."""
-        if not self.policy.batch and not self.long_enough() and self.batch < 1 << 30:
+        if not self.policy.batch and not self.long_enough() and 2 * self.batch <= self.largest_batch:
             self.choose_batch()
 
     def draw(self, k: int) -> Counts:
         """Runs in each of the next k spans: the batch, stretched by 0 to 20% lest it lock to some other period."""
+        if len(self.ladder) > 1:
+            return np.full(k, self.batch)
         return self.batch + (self.rng.random(k) * (self.batch // 5 + 1)).astype(np.int64)
+
+    def draw_rungs(self, k: int) -> Counts:
+        """Runs in each of the next k samples: `draw`, or the ladder's rungs in random order, each as often."""
+        if len(self.ladder) == 1:
+            return self.draw(k)
+        rounds = -(-k // len(self.ladder))
+        turns = np.concatenate([self.rng.permutation(self.ladder) for _ in range(rounds)])[:k]
+        return self.batch * turns.astype(np.int64)
 
     def time(self, counts: Counts) -> FloatArray:
         """The spans of so many runs each, in seconds."""
         before_s = self.timer.now()
-        spans = self.timer.sample(self.work, counts)
-        self.spent_s += self.timer.now() - before_s
+        try:
+            spans = self.timer.sample(self.work, counts)
+        finally:
+            self.told |= take_flags(self.timer)
+            self.spent_s += self.timer.now() - before_s
         return spans
 
     def take(self, k: int) -> tuple[Counts, FloatArray]:
@@ -152,6 +155,11 @@ class Run:
         joint = 3.3 * 1.25 * noise / math.sqrt(size)
         return max(last) - min(last) > max((tolerance or self.policy.target) * abs(last[-1]), joint)
 
+    def end_warmup(self) -> None:
+        """Look at the batch once more; the budget of the samples begins."""
+        self.lengthen_batch()
+        self.spent_s = 0.0
+
     # --- the samples ---
 
     @property
@@ -186,7 +194,8 @@ class Run:
         left_s = self.policy.max_time_s - self.spent_s
         fits = int(min(left_s, SLICE_S) / max(self.span_s, 1e-9))
         k = max(1, min(self.next_look - self.n, most, fits))
-        self.keep(*self.take(k))
+        counts = self.draw_rungs(k)
+        self.keep(counts, self.time(counts))
 
     def content(self) -> bool:
         """Whether to stop; looks at the interval only at n0, 1.3 n0, 1.69 n0 ..."""
@@ -202,13 +211,15 @@ class Run:
     def look(self) -> bool:
         """Whether the interval is narrow enough. Where the baseline is what widens it, the baseline grows."""
         self.span_s = stats.median(self.raw)
+        self.baseline.refit(self.counts, self.raw, self.coarse())
         self.location = self._locate(self.samples())
         while (
             self.location.relative > CONTENT * self.policy.target
             and self.baseline.half_s / self.batch > self.location.statistical / 2
             and len(self.baseline.spans) < self.policy.max_samples
+            and HUNG not in self.told  # nothing more can be had from that device
+            and self.baseline.grow()
         ):
-            self.baseline.grow()
             self.location = self._locate(self.samples())
         tau = self.location.dependence.tau
         return self.within(CONTENT * self.policy.target) and (tau <= 2.5 or self.n >= 60 * tau)
@@ -243,10 +254,10 @@ class Run:
         flags = self._flags(values, duration_s) | {"bimodal": split is not None}
         mean = float(values.mean())
         return Measurement(
-            estimand=self.policy.estimand,
+            estimand=self.estimand,
             timer=self.timer.name,
             loop="native" if isinstance(self.work, (Work, FakeWork)) else "python",
-            cache=self.policy.cache,
+            cache=self.cache,
             batch=self.batch,
             counts=self.counts,
             raw_s=self.raw,
@@ -288,4 +299,5 @@ class Run:
             "not-steady": not self.steady,
             "throttled": self.timer.throttled_s() - self.throttled_before_s > 0.01 * duration_s,
             "below-resolution": self.location.low <= 0 or (self.coarse() and missed),
-        }
+            "nonlinear": isinstance(self.baseline, Intercept) and self.baseline.bent,
+        } | dict.fromkeys(sorted(self.told), True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,7 @@ class Operand:
     name: str
     role: Role
     size: Callable[[Problem], int]  # elements
+    dtype: Callable[[Problem], str] = lambda problem: problem.dtype  # the sums of an int8 GEMM are int32
 
 
 Extent = tuple[int, int, int]
@@ -135,6 +136,12 @@ class GpuForm:
     why_not: Callable[[str, Device], str] = lambda _dtype, _device: ""
     variants: Callable[[str, Device], tuple[str, ...]] = lambda _dtype, _device: ("",)
     operands: tuple[Operand, ...] | None = None  # where they differ from the spec's
+    sizes: tuple[str, ...] | None = None  # where they differ from the spec's
+    # What an operand holds before a run (stored form); None for numbers of the problem's operand class.
+    contents: Callable[[str, Problem], npt.NDArray[np.generic] | None] = lambda _name, _problem: None
+    # Makes the work where it is no kernel of csrc/kernels (a copy, a library's GEMM) and `launch` has no say: takes the
+    # addresses of the operands, gives an object with `work` (a _core.timing.Work) and `facts`.
+    bind: Callable[[Problem, Execution, Device, Mapping[str, int]], Any] | None = None
     growth: Callable[[Problem], float] = lambda _: 2.0
     check: Callable[[KernelSpec, Problem, Mapping[str, npt.NDArray[np.generic]]], Check] | None = None
     unit: Literal["vector", "tensor", ""] = ""  # what computes, for arithmetic kernels

@@ -12,6 +12,7 @@ from _ctypes import CFuncPtr
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -41,7 +42,11 @@ class Tick:
 
 
 class Timer(Protocol):
-    """A clock that times work."""
+    """A clock that times work.
+
+    One on a device may also have `estimand` ("isolated", "period"; else "host"), `cache` ("cold" where it evicts),
+    `ladder` (lengths of its spans, where it measures a slope), `largest_batch` and `take_flags()`.
+    """
 
     name: str
 
@@ -182,8 +187,15 @@ def default_timer() -> Timer:
     return WallTimer() if native.tsc_facts()[1] else TscTimer()
 
 
+def _device_timer(name: str) -> Timer:
+    """A timer of the first GPU; its module is loaded only when asked for."""
+    found: Timer = getattr(import_module(".device_timers", __package__), name)()
+    return found
+
+
 TIMERS: dict[str, Callable[[], Timer]] = {
     "auto": default_timer, "tsc": TscTimer, "wall": WallTimer, "fake": FakeTimer,
+    "event": lambda: _device_timer("EventTimer"), "graph": lambda: _device_timer("GraphTimer"),
 }  # fmt: skip
 
 

@@ -4,3 +4,4 @@ from . import cpu as cpu
 from . import timing as timing
 
 __version__: str
+cuda_why: str  # why there is no _cuda beside this module; "" where there is

@@ -10,14 +10,14 @@ from typing import TypeAlias, get_args
 from ..device import Device
 from ..errors import BackendUnavailable, UsageError, nearest, unknown
 from ..kernels import find
-from ..spec import DTYPE_ALIASES, Check, Execution, OperandClass, Problem
+from ..spec import Check, Execution, OperandClass, Problem
 from .base import Availability, Backend, Prepared
 
 __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "resolve", "select"]
 
 # name -> module and class, loaded on first use; the first usable one is the default
 _ENTRIES = {
-    "cuda": ("absent", "Cuda"),
+    "cuda": ("cuda", "CudaBackend"),
     "cupy": ("absent", "Cupy"),
     "numba": ("absent", "Numba"),
     "cpu": ("cpu", "CpuBackend"),
@@ -127,7 +127,8 @@ def prepare(
 
     Parameters
     ----------
-    threads : how many, None for all that may be used (one for the kernels that only one thread can run).
+    device : "cpu", or a GPU: "cuda:0".
+    threads : how many, None for all that may be used (one on a GPU, and for what only one thread can run).
     variant, dtype : None for the first that the kernel lists.
     sizes : the kernel's sizes by name.
 
@@ -140,13 +141,12 @@ def prepare(
     for name, size in sizes.items():
         if not hasattr(size, "__index__"):
             raise UsageError(f"{kernel}: {name} must be a whole number, not {size!r}")
-    chosen, _ = select(backend)
-    devices = {one.id: one for one in chosen.devices()}
-    if device not in devices:
-        raise UsageError(f"backend {chosen.name!r} has no device {device!r}{nearest(device, devices)}")
+    chosen, where = resolve(device, backend)[0][0]
     if threads is None:
-        threads = 1 if spec.name == "latency.chase" else max(1, len(devices[device].cpus))
-    dtype = DTYPE_ALIASES.get(dtype, dtype) if dtype else spec.dtypes[0]
-    problem = Problem.of(dtype, operands, **sizes)
-    execution = Execution(threads, spec.variants[0] if variant is None else variant)
-    return chosen.prepare(spec, problem, execution, devices[device])
+        threads = 1 if spec.name == "latency.chase" else max(1, len(where.cpus))
+    on_gpu = where.kind == "cuda" and spec.gpu is not None
+    dtypes = spec.gpu.dtypes if on_gpu and spec.gpu else spec.dtypes
+    problem = Problem.of(dtype or dtypes[0], operands, **sizes)
+    if variant is None:
+        variant = (spec.gpu.variants(problem.dtype, where) if on_gpu and spec.gpu else spec.variants)[0]
+    return chosen.prepare(spec, problem, Execution(threads, variant), where)

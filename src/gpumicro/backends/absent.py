@@ -26,10 +26,6 @@ class _Absent:
         raise BackendUnavailable(self.availability().reason, self.availability().remedy)
 
 
-class Cuda(_Absent):
-    name = "cuda"
-
-
 class Cupy(_Absent):
     name = "cupy"
 

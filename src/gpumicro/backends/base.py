@@ -40,6 +40,10 @@ class Prepared(Protocol):
         """What a timer runs: a `_core.timing.Work` or a Python callable."""
 
     @property
+    def timer(self) -> Any:
+        """The `Timer` that reads this work, None for the host's default."""
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready: ISA, pages had, placement, compiler, flags."""
 

@@ -20,6 +20,8 @@ from .cpu_prepared import CpuPrepared, VendorPrepared
 if TYPE_CHECKING:
     from .._core import cpu as native
 
+GPU_ONLY = "It runs on a GPU (--device cuda:0)"
+
 SEED = 0x67756D69  # of all operands: the same numbers in every run
 
 # The operands of one family and problem serve all its kernels while one of them lives.
@@ -65,6 +67,10 @@ class CpuBackend:
         return (self._discover(frozenset(topology.current_affinity())),)
 
     def supports(self, spec: KernelSpec, dtype: str, device: Device) -> Availability:  # noqa: ARG002
+        if not spec.on_cpu:
+            return Availability(False, "the cpu backend has no form of it", GPU_ONLY)
+        if dtype not in spec.dtypes and spec.gpu is not None and dtype in spec.gpu.dtypes:
+            return Availability(False, f"the cpu backend has no form of it in {dtype}", GPU_ONLY)
         if dtype not in spec.dtypes:
             return Availability(False, f"{spec.name} has no {dtype}, only {', '.join(spec.dtypes)}")
         if spec.name == "gemm.vendor":
@@ -74,8 +80,9 @@ class CpuBackend:
         return Availability(True)
 
     def prepare(self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> Prepared:
-        _validate(spec, problem, execution, device)
         can = self.supports(spec, problem.dtype, device)
+        if spec.on_cpu and can.remedy != GPU_ONLY:
+            _validate(spec, problem, execution, device)
         if not can:
             raise BackendUnavailable(f"{spec.name} in {problem.dtype} cannot run here because {can.reason}", can.remedy)
         cpus = list(execution.cpus or device.cpus[: execution.threads])

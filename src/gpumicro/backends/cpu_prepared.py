@@ -26,6 +26,7 @@ class CpuPrepared:
     """A native kernel with its operands."""
 
     backend = "cpu"
+    timer: Any = None  # the host's default
 
     def __init__(
         self,

@@ -1,0 +1,9 @@
+// CudaFailure becomes gpumicro.errors.CudaError, or OutOfMemory where memory was wanted.
+#pragma once
+
+namespace gm {
+
+// Makes the translation known to pybind11, for every module: a launch fails inside _core's timers too.
+void register_errors();
+
+}  // namespace gm

@@ -1,0 +1,78 @@
+#include "cuda/graphs.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include "cuda/hung.hpp"
+#include "cuda/stream.hpp"
+
+namespace gm {
+namespace {
+
+// A stream in capture; whatever happens, the capture ends and its graph is destroyed.
+class Capture {
+  public:
+    explicit Capture(cudaStream_t stream) : stream_(stream) {
+        GM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    }
+    ~Capture() {
+        if (open_) GM_CUDA_NOEXCEPT(cudaStreamEndCapture(stream_, &graph_));
+        if (graph_ != nullptr) GM_CUDA_NOEXCEPT(cudaGraphDestroy(graph_));
+    }
+    Capture(const Capture&) = delete;
+    Capture& operator=(const Capture&) = delete;
+
+    cudaGraph_t end() {
+        open_ = false;
+        GM_CUDA(cudaStreamEndCapture(stream_, &graph_));
+        return graph_;
+    }
+
+  private:
+    cudaStream_t stream_;
+    cudaGraph_t graph_ = nullptr;
+    bool open_ = true;
+};
+
+}  // namespace
+
+Graphs::Graphs(int device, Work work) : device_(device), stream_(measuring_stream(device)), captured_work_(work) {}
+
+Graphs::~Graphs() {
+    if (is_hung(device_)) return;  // a graph in use is not to be waited for
+    for (const auto& [runs, captured] : captured_) GM_CUDA_NOEXCEPT(cudaGraphExecDestroy(captured.graph));
+}
+
+void Graphs::capture(std::int64_t runs) {
+    if (runs < 1) throw std::invalid_argument("a graph has at least one run, not " + std::to_string(runs));
+    if (captured_.count(runs) != 0) return;
+    const DeviceScope scope(device_);
+    Capture capture(stream_);
+    captured_work_.run(captured_work_.context, runs);
+    const cudaGraph_t graph = capture.end();
+    std::size_t nodes = 0;
+    GM_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
+    if (nodes == 0)
+        throw std::invalid_argument("the work enqueues nothing on the measuring stream: nothing to capture");
+    cudaGraphExec_t made = nullptr;
+    GM_CUDA(cudaGraphInstantiateWithFlags(&made, graph, 0));
+    captured_[runs] = {made, nodes};
+    GM_CUDA(cudaGraphUpload(made, stream_));
+}
+
+const Graphs::Captured& Graphs::find(std::int64_t runs) const {
+    const auto found = captured_.find(runs);
+    if (found == captured_.end())
+        throw std::invalid_argument("no graph of " + std::to_string(runs) + " runs was captured");
+    return found->second;
+}
+
+std::size_t Graphs::nodes(std::int64_t runs) const { return find(runs).nodes; }
+
+void Graphs::run(std::int64_t n) {
+    if (n == 0) return;
+    const DeviceScope scope(device_);
+    GM_CUDA(cudaGraphLaunch(find(n).graph, stream_));
+}
+
+}  // namespace gm

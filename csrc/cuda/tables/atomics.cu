@@ -1,0 +1,3 @@
+#include "kernels/atomics.cuh"
+#include "cuda/registry.hpp"
+GM_REGISTER(atomics, GM_ATOMICS_TABLE)

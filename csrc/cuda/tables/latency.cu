@@ -1,0 +1,3 @@
+#include "kernels/latency.cuh"
+#include "cuda/registry.hpp"
+GM_REGISTER(latency, GM_LATENCY_TABLE)

@@ -1,0 +1,3 @@
+#include "kernels/stream.cuh"
+#include "cuda/registry.hpp"
+GM_REGISTER(stream, GM_STREAM_TABLE)

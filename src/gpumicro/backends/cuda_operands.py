@@ -1,0 +1,122 @@
+"""The operands of kernels on a GPU: allocated, filled, and shared by the kernels of a family while they live."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import cuda_native
+from ..errors import OutOfMemory
+from ..kernels import formats
+from ..kernels.operands import operand as numbers
+from ..spec import ITEMSIZE, GpuForm, KernelSpec, Operand, Problem
+
+if TYPE_CHECKING:
+    from .. import _cuda as native
+
+SEED = 0x67756D69  # of all operands: the same numbers in every run, the CPU backend's too
+SPARE_BYTES = 64 << 20  # left for the context, the timers' buffers and whoever else uses the GPU
+FILL_BLOCK = 256  # kFillBlock of csrc/kernels/fill.cuh
+FILL_FROM = 1 << 16  # elements; below that the host makes them sooner than a launch is bound
+
+_C_NAMES = {
+    "float64": "double", "float32": "float", "float16": "gm::half", "bfloat16": "gm::bfloat16", "tf32": "gm::tf32",
+    "float8_e4m3fn": "gm::e4m3", "float8_e5m2": "gm::e5m2",
+}  # fmt: skip
+
+
+class OperandBuffer:
+    """One operand in the memory of a device."""
+
+    def __init__(self, buffer: native.Buffer, dtype: str, count: int) -> None:
+        self.buffer, self.dtype, self.count = buffer, dtype, count
+
+    def read(self) -> npt.NDArray[np.generic]:
+        """A host copy, as stored."""
+        raw: npt.NDArray[np.generic] = self.buffer.download().view(formats.stored(self.dtype))
+        return raw
+
+
+# Inputs and outputs of the same name, size, type and contents are one buffer; what a kernel changes in place is not.
+_shared: weakref.WeakValueDictionary[tuple[object, ...], OperandBuffer] = weakref.WeakValueDictionary()
+
+
+def operands_of(spec: KernelSpec, form: GpuForm) -> tuple[Operand, ...]:
+    """The operands of a kernel's GPU form."""
+    return spec.operands if form.operands is None else form.operands
+
+
+def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> dict[str, OperandBuffer]:
+    """The operands by name, allocated and filled; outputs hold anything. Raises OutOfMemory before any is taken."""
+    cuda = cuda_native.load()
+    wanted = operands_of(spec, form)
+    keys = {
+        one.name: (id(cuda), device, spec.family, one.name, one.role, one.dtype(problem), one.size(problem), problem)
+        for one in wanted
+    }
+    found = {one.name: _shared.get(keys[one.name]) for one in wanted if one.role != "inout"}
+    missing = [one for one in wanted if found.get(one.name) is None]
+    _check_room(cuda, spec, problem, missing, device)
+    held: dict[str, OperandBuffer] = {name: one for name, one in found.items() if one is not None}
+    for one in missing:
+        dtype, count = one.dtype(problem), one.size(problem)
+        fresh = OperandBuffer(cuda.Buffer(device, count * ITEMSIZE[dtype]), dtype, count)
+        if one.role != "out":
+            fill(one, form, problem, fresh, device)
+        if one.role != "inout":
+            _shared[keys[one.name]] = fresh
+        held[one.name] = fresh
+    return held
+
+
+def _check_room(cuda: Any, spec: KernelSpec, problem: Problem, missing: Sequence[Operand], device: int) -> None:
+    needed = sum(one.size(problem) * ITEMSIZE[one.dtype(problem)] for one in missing)
+    free, total = cuda.free_memory(device)
+    if needed > max(0, free - min(SPARE_BYTES, total // 16)):
+        raise OutOfMemory(
+            f"{spec.name}: needs {needed / 2**20:.0f} MiB and {free / 2**20:.0f} MiB of the {total / 2**20:.0f} MiB of "
+            f"cuda:{device} are free; choose a smaller problem"
+        )
+
+
+def index_of(name: str) -> int:
+    """Which stream of random numbers an operand gets: 0 for "a", 1 for "b"; of longer names another each."""
+    return int.from_bytes(name.encode()[:7], "little") - ord("a")
+
+
+def fill(one: Operand, form: GpuForm, problem: Problem, held: OperandBuffer, device: int) -> None:
+    """Write what the operand holds before a run: the form's own contents, else the problem's operand class."""
+    own = form.contents(one.name, problem)
+    if own is not None:
+        held.buffer.upload(np.ascontiguousarray(own, formats.stored(held.dtype)))
+    elif problem.operands == "zeros" or held.count == 0:
+        held.buffer.fill(0)
+    elif not _filled_on_device(one, problem, held, device):
+        base = "float64" if held.dtype == "float64" else "float32"
+        values = numbers(held.count, base, operands=problem.operands, seed=SEED, index=index_of(one.name))
+        held.buffer.upload(formats.encode(values, held.dtype))
+
+
+def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, device: int) -> bool:
+    """The same numbers from fill.cuh: a large array would take the host a second a gigabyte and more."""
+    cuda = cuda_native.load()
+    symbol = f"gm::fill_uniform<{_C_NAMES.get(held.dtype, '')}>"
+    if problem.operands != "uniform" or held.count < FILL_FROM or symbol not in cuda.symbols():
+        return False
+    address = np.uint64(held.buffer.address)
+    arguments = (address, np.uint64(SEED), np.uint64(index_of(one.name)), np.int64(held.count))
+    blocks = min(-(-held.count // FILL_BLOCK), 1 << 14)
+    launch = cuda.Launch(
+        symbol, (blocks, 1, 1), (FILL_BLOCK, 1, 1), 0, [argument.tobytes() for argument in arguments], device, held
+    )
+    launch.run()
+    return True
+
+
+def copies(held: Mapping[str, OperandBuffer]) -> dict[str, npt.NDArray[np.generic]]:
+    """Host copies of all operands by name, as stored."""
+    return {name: one.read() for name, one in held.items()}

@@ -1,0 +1,226 @@
+"""What the CUDA backend hands out: a launch (or other native work) with its operands and its check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import cuda_native
+from ..device import Device
+from ..device_timers import EventTimer
+from ..errors import UsageError, VerificationError
+from ..kernels import formats
+from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Problem, TensorMap
+from . import cuda_operands
+from .cuda_operands import OperandBuffer
+
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+
+POISON = 0xFF  # a NaN in every float format that is stored, -1 in every integer
+
+
+def index_of(device: Device) -> int:
+    """The runtime's number of a device: 1 for "cuda:1"."""
+    return int(device.id.partition(":")[2])
+
+
+class CudaPrepared:
+    """A kernel with its operands, bound to one device."""
+
+    backend = "cuda"
+
+    def __init__(self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device) -> None:
+        self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
+        self._form = form
+        self._index = index_of(device)
+        # Before any memory is taken: a launch that cannot be made, for sizes it does not know, takes none.
+        self._launch = None if form.bind else form.launch(problem, execution, device)
+        self._operands: dict[str, OperandBuffer] = cuda_operands.acquire(spec, form, problem, self._index)
+        self._bound: Any = self._bind()
+
+    def _bind(self) -> Any:
+        addresses = {name: one.buffer.address for name, one in self._operands.items()}
+        if self._form.bind:
+            return self._form.bind(self.problem, self.execution, self.device, addresses)
+        assert self._launch is not None
+        return bind(self._launch, self._operands, self._index)
+
+    @property
+    def _live(self) -> Any:
+        if self._bound is None:
+            raise UsageError(f"{self.spec.name} is closed")
+        return self._bound
+
+    @property
+    def work(self) -> Any:
+        """A `_core.timing.Work` that enqueues and returns: only a device's timer can read it. It keeps the memory."""
+        return self._live.work
+
+    @property
+    def timer(self) -> EventTimer:
+        """The device's own clock."""
+        return event_timer(self._index)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Symbol, shape, registers, occupancy, what the code was compiled for and by what."""
+        build = cuda_native.load().build
+        facts: dict[str, Any] = {"compiler": build["compiler"], "emulated": bool(self.device.facts.get("emulated"))}
+        if self.execution.variant:
+            facts["variant"] = self.execution.variant
+        if self._form.unit:
+            facts["unit"] = self._form.unit
+        if self._launch is None:
+            return facts | dict(self._live.facts)
+        return facts | launch_facts(self._launch, self._index)
+
+    def verify(self) -> Check:
+        """Poison the outputs, run once, compare every element with a reference in higher precision.
+
+        Raises VerificationError for a wrong output, CudaError where the run fails.
+        """
+        _ = self._live
+        before = {}
+        for one in cuda_operands.operands_of(self.spec, self._form):
+            held = self._operands[one.name]
+            if one.role == "out":
+                held.buffer.fill(POISON)
+            elif one.role == "inout":
+                cuda_operands.fill(one, self._form, self.problem, held, self._index)
+                before[one.name] = held.read()
+        self.run()
+        return self._check(before, cuda_operands.copies(self._operands))
+
+    def run(self, n: int = 1) -> None:
+        """Do the work n times and wait for it. Raises CudaError."""
+        if self._launch is not None:
+            self._live.run(n)
+            return
+        from .._core import timing
+
+        timing.WallClock().sample(self._live.work, np.array([n], np.int64))
+        cuda_native.load().synchronize(self._index)
+
+    def _check(self, before: Arrays, after: Arrays) -> Check:
+        if self._form.check is not None:
+            return self._form.check(self.spec, self.problem, after)
+        return compare(self.spec, self._form, self.problem, before, after)
+
+    def outputs(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Copies of what the last run wrote, as stored."""
+        _ = self._live
+        names = [o.name for o in cuda_operands.operands_of(self.spec, self._form) if o.role != "in"]
+        return {name: self._operands[name].read() for name in names}
+
+    def close(self) -> None:
+        """Let go of the memory; another kernel that shares it keeps it."""
+        self._bound = None
+        self._operands = {}
+
+    def __enter__(self) -> CudaPrepared:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> Any:
+    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes."""
+    cuda = cuda_native.load()
+    arguments = [_bytes_of(argument, operands) for argument in launch.arguments]
+    keep = tuple(operands.values())
+    return cuda.Launch(launch.symbol, launch.grid, launch.block, launch.shared_bytes, arguments, device, keep)
+
+
+def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, OperandBuffer]) -> bytes:
+    if isinstance(argument, str):
+        return operands[argument].buffer.address.to_bytes(8, "little")
+    if not isinstance(argument, TensorMap):
+        return argument.tobytes()
+    held = operands[argument.operand]
+    itemsize = formats.stored(held.dtype).itemsize
+    strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
+    return bytes(
+        cuda_native.load().tensor_map(
+            held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
+        )
+    )
+
+
+def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
+    """What the compiler and the device make of a launch; JSON-ready."""
+    cuda = cuda_native.load()
+    made = cuda.attributes(launch.symbol, device)
+    threads = int(np.prod(launch.block))
+    return {
+        "symbol": launch.symbol,
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "shared_bytes": launch.shared_bytes + made["shared_bytes"],
+        "registers": made["registers"],
+        "local_bytes": made["local_bytes"],
+        "occupancy_blocks_per_sm": cuda.occupancy(launch.symbol, device, threads, launch.shared_bytes),
+        "architecture": f"sm_{made['binary_version']}",
+        "ptx": f"compute_{made['ptx_version']}",
+    }
+
+
+@lru_cache(maxsize=64)
+def _event_timer(_cuda: object, device: int) -> EventTimer:  # another module has other devices
+    return EventTimer(device)
+
+
+def event_timer(device: int) -> EventTimer:
+    """One timer a device: its events and its probe serve all kernels."""
+    return _event_timer(cuda_native.load(), device)
+
+
+def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, after: Arrays) -> Check:
+    """Every element of the output against the spec's reference in float64.
+
+    `before` holds what operands that are changed in place held. The bound of an element: `form.growth(problem)`
+    roundoffs of the output's type times reference(|operands|). Raises VerificationError for the element furthest beyond
+    its bound; a NaN is beyond any.
+    """
+    if spec.reference is None:
+        raise UsageError(f"{spec.name} has neither a reference nor a check of its own")
+    operands = cuda_operands.operands_of(spec, form)
+    outputs = [one for one in operands if one.role != "in"]
+    if len(outputs) != 1:
+        raise UsageError(f"{spec.name} has {len(outputs)} outputs and no check of its own")
+    output = outputs[0]
+    values = [formats.decode(before.get(one.name, after[one.name]), one.dtype(problem)) for one in operands]
+    sources = [v if one.role != "out" else np.zeros_like(v) for v, one in zip(values, operands, strict=True)]
+    expected = np.asarray(spec.reference(*sources), np.float64).reshape(-1)
+    size = np.abs(np.asarray(spec.reference(*map(np.abs, sources)), np.float64).reshape(-1))
+    got = formats.decode(after[output.name], output.dtype(problem)).reshape(-1)
+    bound = form.growth(problem) * formats.roundoff(output.dtype(problem)) * size
+    return judge(spec.name, got, expected, bound, "float64")
+
+
+def judge(
+    kernel: str,
+    got: npt.NDArray[np.float64],
+    expected: npt.NDArray[np.float64],
+    bound: npt.NDArray[np.float64],
+    reference: str,
+) -> Check:
+    """A Check of elements that all lie within their bounds. Raises VerificationError for the one furthest out."""
+    if got.shape != expected.shape:
+        raise VerificationError(kernel, 0, float(expected.size), float(got.size), 0.0)
+    if got.size == 0:
+        return Check(True, 0.0, 0.0, reference, 0)
+    error = np.abs(got - expected)
+    error[np.isnan(error)] = np.inf  # also what was never written: the poison is a NaN
+    over = error - bound
+    worst = int(np.argmax(over))
+    if not over[worst] <= 0:
+        raise VerificationError(kernel, worst, float(expected[worst]), float(got[worst]), float(bound[worst]))
+    return Check(True, float(error.max()), float(bound[int(np.argmax(error))]), reference, int(got.size))

@@ -1,0 +1,132 @@
+// One std::thread a CUDA thread, for TSan. A mutex and a condition variable would hide races: a thread that wakes late
+// acquires what others did after the barrier. So a barrier is relaxed atomics and a futex, which TSan takes for no
+// ordering, and one explicit edge a generation, on one of two objects in turn.
+#pragma once
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <thread>
+
+#include "engine.hpp"
+#ifdef __SANITIZE_THREAD__
+extern "C" void __tsan_acquire(void*);
+extern "C" void __tsan_release(void*);
+#else
+inline void __tsan_acquire(void*) {}
+inline void __tsan_release(void*) {}
+#endif
+
+namespace cusim {
+
+class Barrier {
+  public:
+    void expect(unsigned threads) { state_.store(std::uint64_t{threads} << 32, std::memory_order_relaxed); }
+
+    void wait() {
+        const std::uint32_t generation = generation_.load(std::memory_order_relaxed);
+        __tsan_release(&edge_[generation & 1]);
+        asm volatile("" ::: "memory");
+        if (full(state_.fetch_add(1, std::memory_order_relaxed) + 1)) {
+            open();
+        } else {
+            while (generation_.load(std::memory_order_relaxed) == generation) {
+                syscall(SYS_futex, &generation_, FUTEX_WAIT_PRIVATE, generation, nullptr, nullptr, 0);
+            }
+        }
+        asm volatile("" ::: "memory");
+        __tsan_acquire(&edge_[generation & 1]);
+    }
+
+    void leave() {  // a thread that has ended is no longer waited for
+        __tsan_release(&edge_[generation_.load(std::memory_order_relaxed) & 1]);
+        constexpr std::uint64_t one = std::uint64_t{1} << 32;
+        if (full(state_.fetch_sub(one, std::memory_order_relaxed) - one)) open();
+    }
+
+  private:
+    static std::uint64_t arrived(std::uint64_t state) { return state & 0xffffffffU; }
+    static bool full(std::uint64_t state) { return (state >> 32) != 0 && (state >> 32) == arrived(state); }
+    void open() {
+        state_.fetch_sub(arrived(state_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+        generation_.fetch_add(1, std::memory_order_relaxed);
+        syscall(SYS_futex, &generation_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    }
+
+    std::atomic<std::uint64_t> state_{0};  // expected << 32 | arrived
+    std::atomic<std::uint32_t> generation_{0};
+    char edge_[2] = {};
+};
+
+// A warp's barriers: one for all its lanes and one for each other mask that is used.
+class WarpBarriers {
+  public:
+    void begin(unsigned lanes) { whole_.expect(lanes); }
+    void end_of_lane() { whole_.leave(); }
+    void wait(unsigned mask) {
+        if (mask == ~0U) return whole_.wait();
+        if (((mask >> lane()) & 1U) == 0) fail("a warp barrier whose mask leaves out the caller");
+        for (Part& part : parts_) {
+            unsigned seen = 0;
+            if (part.mask.compare_exchange_strong(seen, mask, std::memory_order_relaxed) || seen == mask) {
+                return part.barrier(mask).wait();
+            }
+        }
+        fail("more different masks in one block than the shim has barriers for");
+    }
+
+  private:
+    struct Part {
+        std::atomic<unsigned> mask{0};
+        std::atomic<unsigned> ready{0};
+        Barrier own;
+        Barrier& barrier(unsigned lanes) {  // the first to come sets the number, the others wait for that
+            unsigned fresh = 0;
+            if (ready.compare_exchange_strong(fresh, 1, std::memory_order_relaxed)) {
+                own.expect(static_cast<unsigned>(__builtin_popcount(lanes)));
+                ready.store(2, std::memory_order_relaxed);
+            }
+            while (ready.load(std::memory_order_relaxed) != 2) std::this_thread::yield();
+            return own;
+        }
+    };
+    Barrier whole_;
+    Part parts_[8];
+};
+
+inline Barrier* block_barrier = nullptr;
+inline WarpBarriers* warp_barriers = nullptr;
+
+inline void block_sync(int) { block_barrier->wait(); }
+inline void warp_sync(unsigned mask) { warp_barriers[warp()].wait(mask); }
+
+class Engine {
+  public:
+    explicit Engine(unsigned threads) : threads_(threads) {}
+    Thread& thread(unsigned i) { return threads_[i]; }
+    void run_block(const Body& body) {
+        const unsigned count = static_cast<unsigned>(threads_.size());
+        Barrier whole;
+        whole.expect(count);
+        const std::unique_ptr<WarpBarriers[]> warps(new WarpBarriers[(count + kWarp - 1) / kWarp]);
+        for (unsigned w = 0; w * kWarp < count; ++w) warps[w].begin(lanes_of(w));
+        block_barrier = &whole;
+        warp_barriers = warps.get();
+        std::vector<std::thread> running;
+        for (Thread& thread : threads_) {
+            running.emplace_back([&] {
+                current = &thread;
+                body();
+                warps[warp()].end_of_lane();
+                whole.leave();
+            });
+        }
+        for (std::thread& thread : running) thread.join();
+    }
+
+  private:
+    std::vector<Thread> threads_;
+};
+
+}  // namespace cusim
