@@ -66,8 +66,8 @@ def measurement_record(
     """One entry of `measurements`: what ran, its seconds, and the rates that follow (B/s, FLOP/s, FLOP/B).
 
     `status` is "ok", "failed" (then `error` says how) or "skipped" (then `reason` says why); without a measurement
-    every timed value is null. `facts` is what Prepared says about the run. `hops`, a size of the problem or a fact (default
-    1), gives a latency kernel its `latency_s`.
+    every timed value is null. `facts` is what Prepared says about the run. `hops`, a size of the problem or a fact
+    (default 1), gives a latency kernel its `latency_s`.
     """
     device_id = device if isinstance(device, str) else device.id
     unmeasured = error or reason or "not measured"
