@@ -220,7 +220,8 @@ class GraphTimer:
     ) -> None:
         self.device = device
         self.events = events or EventTimer(device, **options)
-        self._capture = capture or (lambda work: native().Graphs(device, work))
+        # Graphs that kept their work would keep it for ever: they go when it goes.
+        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False))
         self._graphs: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
     def tick(self) -> Tick:

@@ -7,7 +7,7 @@ multicore architectures", CACM 52(4), 2009: attainable = min(peak, bandwidth x a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -249,10 +249,13 @@ def _within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: I
 
 
 def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record]:
-    """GEMM, stream and mixed-intensity measurements with as many threads as the roof, as points on the chart."""
+    """GEMM, stream and mixed-intensity measurements with as many threads as the roof, as points on the chart.
+
+    Of the variants of one GEMM (tiles) the fastest is shown.
+    """
     threads = {ceiling["device"]: ceiling["threads"] for ceiling in roofs(ceilings, "arithmetic")}
     placed = []
-    for record in measured(records):
+    for record in _fastest_gemms(measured(records)):
         if record["family"] not in ("gemm", "stream", "mixed") or record.get("repeat_of"):
             continue
         if record["threads"] == threads.get(record["device"]) and (
@@ -262,9 +265,27 @@ def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record
     return placed
 
 
+def _fastest_gemms(records: Sequence[Record]) -> Iterator[Record]:
+    """All records, but of a GEMM's variants at one problem only the fastest."""
+    fastest: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        if record["family"] == "gemm" and not record.get("repeat_of"):
+            key = _gemm_key(record)
+            if key not in fastest or record["time_s"]["estimate"] < fastest[key]["time_s"]["estimate"]:
+                fastest[key] = record
+    for record in records:
+        if record["family"] != "gemm" or record is fastest.get(_gemm_key(record)):
+            yield record
+
+
+def _gemm_key(record: Record) -> tuple[Any, ...]:
+    return (*(record[key] for key in ("device", "kernel", "dtype", "threads")), *record["problem"].values())
+
+
 def _point_name(record: Record) -> str:
     kernel, dtype = record["kernel"], record["dtype"]
     if record["family"] == "gemm":
+        kernel = f"{kernel} {record.get('variant') or ''}".strip()
         return f"{kernel} {dtype} {'x'.join(str(size) for size in dict.fromkeys(record['problem'].values()))}"
     if record["family"] == "mixed":
         return f"{kernel} {dtype} at {record['intensity_flop_per_byte']:g} FLOP/B"
@@ -309,8 +330,10 @@ def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -
             ceiling["causes"] = [_which_is_wrong(ceiling, promise.per_cycle, clock_hz)]
 
 
-# of a kernel, for the spec
-RECIPES = {"peak.fma_add": "fma_add", "peak.mma_half": "tensor", **dict.fromkeys(TENSOR_RECIPES, "tensor")}
+# Of a kernel, what the spec promises for it.
+RECIPES = {
+    "peak.fma_add": "fma_add", "peak.mma_half": "tensor_half", **dict.fromkeys(TENSOR_RECIPES, "tensor"),
+}  # fmt: skip
 
 
 def promise_for(ceiling: Record, sheet: Sheet) -> Promise:

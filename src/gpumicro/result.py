@@ -66,8 +66,8 @@ def measurement_record(
     """One entry of `measurements`: what ran, its seconds, and the rates that follow (B/s, FLOP/s, FLOP/B).
 
     `status` is "ok", "failed" (then `error` says how) or "skipped" (then `reason` says why); without a measurement
-    every timed value is null. `facts` is what Prepared says about the run; its `hops` (hops a run, default 1) gives a
-    latency kernel its `latency_s`.
+    every timed value is null. `facts` is what Prepared says about the run. `hops`, a size of the problem or a fact
+    (default 1), gives a latency kernel its `latency_s`.
     """
     device_id = device if isinstance(device, str) else device.id
     unmeasured = error or reason or "not measured"
@@ -123,7 +123,7 @@ def _rates(spec: KernelSpec, record: Mapping[str, Any], facts: Mapping[str, Any]
         reason = why or by_time or (None if work else none)
         rates |= _or_why(key, None if reason else rate(work, time_s), reason or "")
     if spec.unit == "s":
-        hops = int(facts.get("hops", 1))
+        hops = int(record["problem"].get("hops") or facts.get("hops", 1))
         rates |= _or_why("latency_s", time_s and _per_hop(time_s, hops), unmeasured)
     return rates
 

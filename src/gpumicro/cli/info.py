@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command("info", short_help="Say what can run here, and why the rest cannot.")
@@ -10,19 +15,36 @@ def command() -> None:
     """Say what can run here and why the rest cannot, with the device's facts and the timers' ticks."""
     from rich.console import Console
 
-    from .. import __version__, backends
+    from .. import __version__, backends, timers
     from ..report.facts import device_table, timer_table
 
     console = Console()
-    console.print(f"gpumicro {__version__}", highlight=False)
+    console.print(f"gpumicro {__version__}", highlight=False, markup=False)
     for backend in map(backends.get, backends.BACKENDS):
         able = backend.availability()
-        if not able:
-            console.print(f"Backend {backend.name} cannot run: {able.reason}. {able.remedy}", highlight=False)
-            continue
-        console.print(f"Backend {backend.name} can run.", highlight=False)
-        for device in backend.devices():
+        if able:
+            console.print(f"Backend {backend.name} can run.", highlight=False, markup=False)
+        else:
+            remedy = f" {able.remedy}." if able.remedy else ""
+            console.print(f"Backend {backend.name} cannot run: {able.reason}.{remedy}", highlight=False, markup=False)
+        if backend.name == "cuda":
+            _print_cuda(console)
+        for device in backend.devices() if able else ():
             console.print(device_table(device))
-    from .. import timers
-
     console.print(timer_table(timers.probe()))
+
+
+def _print_cuda(console: Console) -> None:
+    """How the CUDA module was built and what it finds, where there is one."""
+    from .. import backends, cuda_native, libraries
+    from ..report.facts import cuda_table
+
+    if cuda_native.missing():
+        return
+    for note in getattr(backends.get("cuda"), "notes", list)():
+        console.print(note, highlight=False, markup=False)
+    cuda = cuda_native.load()
+    number = cuda.probe()["driver"]
+    driver = f"serves CUDA {number // 1000}.{number % 1000 // 10}" if number else "none"
+    found = [libraries.find(name) for name in libraries.KNOWN]
+    console.print(cuda_table(cuda.build, driver, found))

@@ -155,7 +155,8 @@ def mma_sums(seeds: _Array, dtype: str, steps: int, fragment: Fragment | None = 
             for u in range(1 if part.cancels else part.unroll):
                 source = b[c % (part.accumulators // 2)] if part.cancels else b[(c + u) % part.accumulators]
                 total += np.einsum("wik,wjk->wij", use(a[u % 2]), use(source))
-        return total.reshape(-1, 2, 8, 4, 2).sum((1, 4)).reshape(-1) * (1 if part.cancels else steps)
+        sums: _Array = total.reshape(-1, 2, 8, 4, 2).sum((1, 4)).reshape(-1)
+        return sums * (1 if part.cancels else steps)
 
     return _known(threads(lambda x: x), threads(np.abs), dtype, part, steps * part.unroll, part.accumulators * 4)
 

@@ -47,7 +47,8 @@ def _integers(count: int, dtype: str, problem: Problem) -> _Array:
     scale = 32.0 if dtype == "int8" else 2.0**29  # normal: 4 sigma fill the range
     largest = np.iinfo(dtype).max
     values = operand(count, "float64", operands=problem.operands, seed=SEED) * scale
-    return np.clip(np.rint(values), -largest, largest).astype(dtype)
+    whole: _Array = np.clip(np.rint(values), -largest, largest).astype(dtype)
+    return whole
 
 
 def sum_dtype(problem: Problem) -> str:

@@ -83,14 +83,16 @@ class GpuSpec:
     source: tuple[str, ...]
     note: str
 
-    def peak(self, dtype: str, unit: str | None = None) -> GpuPeak | None:
+    def peak(self, dtype: str, unit: str | None = None, accumulator: str | None = None) -> GpuPeak | None:
         """The highest peak for that dtype ("float16", "f16", "tf32"), of the "vector" or "tensor" units or either.
 
-        Peaks that accumulate in the narrower type are passed over where there is one that does not: they are no
-        like-for-like bound. None where the file has none.
+        Peaks that accumulate in the narrower type are passed over where there is one that does not, unless that
+        `accumulator` is asked for: they are no like-for-like bound. None where the file has none.
         """
         wanted = DTYPE_ALIASES.get(dtype, dtype)
         fitting = [p for p in self.peaks if p.dtype == wanted and unit in (None, p.unit)]
+        if accumulator:
+            fitting = [p for p in fitting if p.accumulator == accumulator]
         usual = [p for p in fitting if not p.key.endswith("_fp16acc")] or fitting
         return max(usual, key=lambda p: p.flop_per_s, default=None)
 

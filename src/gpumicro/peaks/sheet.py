@@ -45,14 +45,15 @@ class Sheet:
         return Promise(self.spec.memory_bandwidth_bytes_per_s)
 
     def arithmetic(self, dtype: str, recipe: str = "fma") -> Promise:
-        """Of a dtype; `recipe` is "fma", "fma_add" for FMAs beside independent adds, or "tensor" for tensor cores."""
+        """Of a dtype; `recipe` is "fma", "fma_add" for FMAs beside independent adds, "tensor" for tensor cores or
+        "tensor_half" for those that sum in float16."""
         if isinstance(self.spec, CpuSpec):
             peak = self.spec.peak(dtype, recipe)
             return Promise(peak.flop_per_s.value, peak.flop_per_s.source, peak.flop_per_cycle.value)
         if self.spec is None:
             return Promise(None, str(self.record.get("why", "no spec was found")))
-        unit = "tensor" if recipe == "tensor" else "vector"
-        found = self.spec.peak(dtype, unit)
+        unit = "tensor" if recipe.startswith("tensor") else "vector"
+        found = self.spec.peak(dtype, unit, "float16" if recipe == "tensor_half" else None)
         if found is None:
             return Promise(None, f"{self.spec.name} has no spec peak for {dtype} on its {unit} units")
         return Promise(found.flop_per_s, per_cycle=self.spec.per_cycle(found))

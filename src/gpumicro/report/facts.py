@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from rich.table import Table
 
 from ..device import Device
+from ..libraries import Library
 from ..timers import Probe
 from ..units import format_quantity, format_size
 
@@ -19,6 +23,8 @@ def _table(title: str) -> Table:
 def device_table(device: Device) -> Table:
     """Facts of one device; what is not known is said with its reason."""
     table = _table(f"Device {device.id}: {device.name}")
+    if device.kind == "cuda":
+        return _gpu_rows(table, device)
     table.add_row("cores", f"{device.cores} ({len(device.cpus)} logical CPUs may be used)")
     for cache in device.caches:
         shared = f", shared by {len(cache.shared_by)} CPUs" if len(cache.shared_by) > 1 else ""
@@ -34,6 +40,36 @@ def device_table(device: Device) -> Table:
         table.add_row(
             {"clock_max_hz": "maximum clock", "cgroup_cpus": "CPU limit"}.get(key, key.replace("_", " ")), why
         )
+    return table
+
+
+def _gpu_rows(table: Table, device: Device) -> Table:
+    facts = device.facts
+    table.add_row("compute capability", f"{facts['compute_capability']}, {device.cores} SMs")
+    for cache in device.caches:
+        table.add_row(cache.level.upper(), f"{format_size(cache.size_bytes)} x {cache.count}")
+    shared = (format_size(int(str(facts[f"shared_bytes_per_{what}"]))) for what in ("sm", "block"))
+    table.add_row("shared memory", "{} an SM, {} a block".format(*shared))
+    if device.memory_bytes is not None:
+        ecc = "with ECC" if facts["ecc"] else "no ECC"
+        bus = f", {facts['memory_bus_bits']}-bit bus" if facts["memory_bus_bits"] else ""
+        table.add_row("memory", f"{format_size(device.memory_bytes)}, {ecc}{bus}")
+    if device.clock_max_hz is not None:
+        table.add_row("maximum clock", format_quantity(device.clock_max_hz, "Hz"))
+    table.add_row("bus, uuid", f"{facts['pci_bus_id']}, {device.uuid}")
+    for key, why in device.why.items():
+        table.add_row({"clock_max_hz": "maximum clock"}.get(key, key.replace("_", " ")), why)
+    return table
+
+
+def cuda_table(build: Mapping[str, Any], driver: str, libraries: Iterable[Library]) -> Table:
+    """How the CUDA module was built, what the driver serves, and which libraries are at hand for it."""
+    table = _table("CUDA")
+    table.add_row("built with", f"{build['compiler']} and {build['host_compiler']}, {build['cudart']} runtime")
+    table.add_row("for", " ".join(build["architectures"]))
+    table.add_row("driver", driver)
+    for library in libraries:
+        table.add_row(library.name, library.path or f"not found: {library.reason}")
     return table
 
 
