@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._core.timing import Work
+from . import gemm as gemm
 from . import timing as timing
 
 class _Build(TypedDict):

@@ -1,13 +1,34 @@
-"""`gpumicro list`: kernels, backends, devices."""
+"""`gpumicro list`: kernels, backends, devices; with --proof what the compiler made of the device kernels."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from .. import sass
 
 
 @click.command("list")
-def command() -> None:
-    """Show the kernels, the backends and the devices."""
+@click.option("--proof", is_flag=True, help="Disassemble the device kernels and hold each hot loop to its claim.")
+@click.option("--arch", "archs", multiple=True, metavar="SM", help="With --proof: only this one, such as sm_90a.")
+@click.option(
+    "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --proof: a cubin instead."
+)
+@click.option("--json", "form", flag_value="json", help="With --proof: all that was found, as JSON.")
+@click.option("--markdown", "form", flag_value="markdown", help="With --proof: the table for a page.")
+def command(proof: bool, archs: tuple[str, ...], file: Path | None, form: str | None) -> None:
+    """Show the kernels, the backends and the devices.
+
+    --proof needs no GPU, only cuobjdump and nvdisasm: pip install 'gpumicro[proof]'. Exit code 1: a claim fails.
+    """
+    if proof:
+        _proof(archs, file, form or "table")
+        return
+    if archs or file or form:
+        raise click.UsageError("--arch, --file, --json and --markdown belong to --proof")
     from rich.console import Console
     from rich.table import Table
 
@@ -29,3 +50,62 @@ def command() -> None:
         for device in backend.devices() if able else ():
             devices.add_row(device.id, backend.name, device.name)
     console.print(engines, "", devices)
+
+
+def _proof(archs: tuple[str, ...], file: Path | None, form: str) -> None:
+    """Print what was found; exit 1 where a claim fails, 3 (BackendUnavailable) where there is nothing to look at."""
+    import json
+    import sys
+
+    from .. import sass
+    from ..errors import UsageError
+
+    tool = sass.Disassembler()
+    target = file or sass.installed_module()
+    there = tool.architectures(target)
+    for arch in archs:
+        if arch not in there:
+            raise UsageError(f"{target.name} holds no code for {arch!r}, only {', '.join(there) or 'none at all'}")
+    proofs = [proof for arch in archs or there for proof in sass.prove_file(tool, target, arch)]
+    if form == "json":
+        click.echo(json.dumps(sass.as_json(proofs), indent=1))
+    elif form == "markdown":
+        click.echo(sass.as_markdown(proofs), nl=False)
+    else:
+        _print(proofs)
+    if sass.failed(proofs):
+        sys.exit(1)
+
+
+def _print(proofs: list[sass.Proof]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from .. import sass
+
+    table = Table(
+        "kernel", "architecture", "registers", "claimed instruction", "in the loop", "share", "NOP", "verdict",
+        title="What the compiler made of the kernels", title_justify="left", box=None,
+    )  # fmt: skip
+    for proof in proofs:
+        if proof.absent and not proof.faults:
+            continue
+        share = "" if proof.share is None else f"{proof.share:.1%}"
+        counted = f"{proof.count} of {proof.whole}" if proof.share is not None else ""
+        padding = str(proof.padding) if proof.padding else ""
+        verdict = "; ".join(proof.faults) or ("holds" if proof.share is not None else "no spills")
+        table.add_row(
+            escape(proof.kernel),
+            proof.arch,
+            str(proof.registers),
+            proof.opcode,
+            counted,
+            share,
+            padding,
+            escape(verdict),
+        )
+    console = Console()
+    console.print(table, "")
+    bad = len(sass.failed(proofs))
+    console.print(f"{len(proofs) - bad} of {len(proofs)} hold. The share leaves NOPs out.", highlight=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ..errors import UsageError, nearest
 from ..spec import KernelSpec
-from . import alloc, atomics, cache, copy, gemm, latency, launch, mixed, peak, stream
+from . import alloc, atomics, cache, copy, gemm, latency, launch, mixed, peak, peak_tensor, stream
 
 CATALOGUE: tuple[KernelSpec, ...] = (
     *stream.SPECS,
     *peak.SPECS,
+    *peak_tensor.SPECS,
     *gemm.SPECS,
     *latency.SPECS,
     *mixed.SPECS,

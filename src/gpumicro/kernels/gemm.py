@@ -1,4 +1,7 @@
-"""C = A B, all row-major: our own tiled GEMM and the vendor's (the BLAS under NumPy)."""
+"""C = A B, all row-major: our own GEMMs and the vendor's (the BLAS under NumPy, cuBLASLt on a GPU).
+
+On a GPU C has the operands' type, but float32 for tf32, int32 for int8 and bfloat16 for fp8; sums are at least float32.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..spec import KernelSpec, Operand, Problem
+from ..spec import ITEMSIZE, GpuForm, KernelSpec, Problem
+from . import gemm_gpu
+from .gemm_check import result_dtype
+from .gemm_vendor import VENDOR
 
 
 def _reference(_: npt.NDArray[Any], a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -23,22 +29,25 @@ def growth(k: int, dtype: str) -> float:
     return roundoff / (1 - roundoff)
 
 
-def _spec(name: str, summary: str) -> KernelSpec:
+def _bytes(problem: Problem) -> int:
+    m, n, k = problem["m"], problem["n"], problem["k"]
+    return m * n * ITEMSIZE[result_dtype(problem.dtype)] + (m * k + k * n) * problem.itemsize
+
+
+def _spec(name: str, summary: str, gpu: GpuForm, *, on_cpu: bool = True) -> KernelSpec:
     return KernelSpec(
         name=f"gemm.{name}",
         summary=summary,
-        dtypes=("float64", "float32"),
+        dtypes=("float64", "float32") if on_cpu else gpu.dtypes,
         sizes=("m", "n", "k"),
-        operands=(
-            Operand("c", "out", lambda p: p["m"] * p["n"]),
-            Operand("a", "in", lambda p: p["m"] * p["k"]),
-            Operand("b", "in", lambda p: p["k"] * p["n"]),
-        ),
-        bytes_moved=lambda p: (p["m"] * p["n"] + p["m"] * p["k"] + p["k"] * p["n"]) * p.itemsize,
+        operands=gemm_gpu.operands(),
+        bytes_moved=_bytes,
         traffic="compulsory",
         flops=lambda p: 2 * p["m"] * p["n"] * p["k"],
         reference=_reference,
         unit="FLOP/s",
+        on_cpu=on_cpu,
+        gpu=gpu,
     )
 
 
@@ -48,6 +57,8 @@ def cube(size: int, dtype: str = "float64") -> Problem:
 
 
 SPECS = (
-    _spec("tiled", "C = A B, our packed and tiled one"),
-    _spec("vendor", "C = A B, the BLAS under NumPy"),
+    _spec("tiled", "C = A B, our packed and tiled one", gemm_gpu.TILED),
+    _spec("vendor", "C = A B, the BLAS under NumPy; cuBLASLt on a GPU", VENDOR),
+    _spec("mma", "C = A B on tensor cores by mma.sync, cp.async and ldmatrix", gemm_gpu.MMA, on_cpu=False),
+    _spec("wgmma", "C = A B on Hopper's tensor cores by wgmma and TMA", gemm_gpu.WGMMA, on_cpu=False),
 )

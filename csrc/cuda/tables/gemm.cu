@@ -1,0 +1,3 @@
+#include "cuda/registry.hpp"
+#include "kernels/gemm.cuh"
+GM_REGISTER(gemm, GM_GEMM_TABLE)

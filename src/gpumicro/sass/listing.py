@@ -1,0 +1,171 @@
+"""The text of cuobjdump read into records: instructions, loops (backward branches), registers, memory of a kernel."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+# "/*0930*/  @!P0 HMMA.16816.F32 R20, R4, R56, R20 ;": address, predicate, opcode, operands
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)\s*([^;]*);")
+_ARCH = re.compile(r"^\s*code for (\S+)")
+_FUNCTION = re.compile(r"^\s*Function\s*:\s*(\S+)")
+_TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
+_USAGE = re.compile(r"\b([A-Z]+)(?:\[\d+\])?:(\d+)")
+
+PADDING = "NOP"  # how the assembler spaces instructions that may not issue back to back: no work
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction; `opcode` with its modifiers: "LDG.E.128"."""
+
+    address: int
+    opcode: str
+    operands: str = ""
+    predicate: str = ""
+
+    @property
+    def base(self) -> str:
+        """The opcode without modifiers: "LDG"."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def target(self) -> int | None:
+        """Where a branch goes to; None for anything else."""
+        if self.base not in ("BRA", "BRX", "JMP"):
+            return None
+        found = _TARGET.search(self.operands)
+        return int(found[1], 16) if found else None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What lies between a backward branch and its target."""
+
+    instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each opcode stands in it."""
+        return Counter(one.opcode for one in self.instructions)
+
+    @property
+    def padding(self) -> int:
+        """NOPs."""
+        return self.counts[PADDING]
+
+    @property
+    def working(self) -> int:
+        """Instructions that are no NOP."""
+        return len(self.instructions) - self.padding
+
+    def matching(self, opcode: str) -> int:
+        """Instructions whose whole opcode the regular expression matches."""
+        pattern = re.compile(opcode)
+        return sum(n for name, n in self.counts.items() if pattern.fullmatch(name))
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kernel for one architecture."""
+
+    arch: str  # "sm_90a"
+    symbol: str
+    instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """Innermost loops, in order. The branch to itself behind the end of a kernel is none."""
+        spans = {(one.target, one.address) for one in self.instructions if one.target is not None}
+        backward = sorted(span for span in spans if span[0] < span[1])
+        inner = [
+            span
+            for span in backward
+            if not any(other != span and span[0] <= other[0] and other[1] <= span[1] for other in backward)
+        ]
+        return tuple(Loop(tuple(one for one in self.instructions if a <= one.address <= b)) for a, b in inner)
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each opcode stands in the kernel."""
+        return Counter(one.opcode for one in self.instructions)
+
+    @property
+    def empty(self) -> bool:
+        """Whether this is no kernel but the trap that an architecture without its instructions gets."""
+        return any(one.base == "BPT" for one in self.instructions) and not self.loops
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a kernel takes: registers a thread; bytes of stack, of local and of shared memory."""
+
+    symbol: str
+    registers: int
+    stack_bytes: int
+    local_bytes: int
+    shared_bytes: int
+
+
+def parse_code(text: str) -> list[Code]:
+    """The kernels in the output of `cuobjdump -sass`."""
+    found: list[Code] = []
+    arch, symbol, instructions = "", "", list[Instruction]()
+
+    def finish() -> None:
+        if symbol:
+            found.append(Code(arch, symbol, tuple(instructions)))
+
+    for line in text.splitlines():
+        if match := _INSTRUCTION.match(line):
+            predicate = (match[2] or "").strip()
+            instructions.append(Instruction(int(match[1], 16), match[3], match[4].strip(), predicate))
+        elif match := _FUNCTION.match(line):
+            finish()
+            symbol, instructions = match[1], []
+        elif match := _ARCH.match(line):
+            finish()
+            arch, symbol, instructions = match[1], "", []
+    finish()
+    return found
+
+
+def parse_usage(text: str) -> dict[str, Usage]:
+    """By symbol, from the output of `cuobjdump -res-usage` for one architecture."""
+    found: dict[str, Usage] = {}
+    symbol = ""
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["Function"] and line.rstrip().endswith(":"):
+            symbol = words[1].rstrip(":")
+        elif symbol and "REG:" in line:
+            n = {name: int(value) for name, value in _USAGE.findall(line)}
+            found[symbol] = Usage(symbol, n["REG"], n.get("STACK", 0), n.get("LOCAL", 0), n.get("SHARED", 0))
+            symbol = ""
+    return found
+
+
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_PROPERTIES = re.compile(r"Function properties for (\S+)")
+
+
+def parse_spills(text: str) -> dict[str, tuple[int, int, int]]:
+    """Bytes of stack frame, spill stores and spill loads by symbol, from what `nvcc -Xptxas -v` prints."""
+    found: dict[str, tuple[int, int, int]] = {}
+    symbol = ""
+    for line in text.splitlines():
+        if match := _PROPERTIES.search(line):
+            symbol = match[1]
+        elif (match := _SPILLS.search(line)) and symbol:
+            found[symbol] = (int(match[1]), int(match[2]), int(match[3]))
+            symbol = ""
+    return found
+
+
+def hottest(loops: Sequence[Loop], opcode: str) -> Loop | None:
+    """The loop with the most instructions of that kind; None where no loop has one."""
+    best = max(loops, key=lambda loop: loop.matching(opcode), default=None)
+    return best if best is not None and best.matching(opcode) else None
