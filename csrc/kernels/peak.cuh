@@ -7,7 +7,6 @@
 // kSeedWords threads and gpumicro/kernels/peak_check.py can compute them in closed form. out[thread] is the sum of a
 // thread's chains. One of `steps` is kUnroll steps of every chain.
 #pragma once
-#include "ptx.cuh"
 #include "ptx_math.cuh"
 
 namespace gm {
