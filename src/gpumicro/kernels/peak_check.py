@@ -2,8 +2,8 @@
 
 The kernels (csrc/kernels/peak*.cuh) take operands from 1,024 words of seeds, word (thread + 32 i) % 1024 for the i-th
 (chains: pair (thread + 32 i) % 512), so results repeat every 1,024 threads (512; wgmma and tcgen05: every 32 blocks)
-and only that many are computed here. Sums that the hardware makes exactly must be met exactly; others carry a bound that
-is stated beside them.
+and only that many are computed here. Sums that the hardware makes exactly must be met exactly; others carry a bound,
+stated beside them.
 """
 
 from __future__ import annotations
