@@ -10,8 +10,8 @@ import pytest
 import gpumicro
 
 ROOMS = (
-    "errors", "units", "device", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels", "stats",
-    "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
+    "errors", "units", "device", "knees", "spec", "_core", "limits", "topology", "environment", "peaks", "kernels",
+    "stats", "timers", "measurement", "sampling", "measure", "comparison", "backends", "schema", "result", "model",
     "verdicts", "explain", "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
