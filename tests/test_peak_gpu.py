@@ -193,7 +193,7 @@ def test_flops_count_every_multiply_add() -> None:
     assert count("peak.dot", "int8") == 3 * 256 * 5 * 16 * 16 * 8
     assert count("peak.mma", "bfloat16") == 3 * 8 * 5 * 16 * 8 * 2 * 16 * 8 * 16
     assert count("peak.mma", "float64") == 3 * 8 * 5 * 24 * 4 * 2 * 16 * 8 * 16
-    assert count("peak.mma", "float8_e4m3fn") == 3 * 8 * (5 * 16 + 1) * 8 * 2 * 16 * 8 * 32
+    assert count("peak.mma", "float8_e4m3fn") == 3 * 8 * (5 * 32 + 1) * 8 * 2 * 16 * 8 * 32
     assert count("peak.mma_half", "float16") == 3 * 8 * (5 * 16 + 1) * 8 * 2 * 16 * 8 * 16
     assert count("peak.wgmma", "bfloat16") == 3 * 2 * 5 * 128 * 2 * 64 * 256 * 16
     assert count("peak.tcgen05", "int8") == 3 * (5 * 128 + 2) * 2 * 128 * 256 * 32

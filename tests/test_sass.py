@@ -126,6 +126,8 @@ def test_a_kernel_that_does_what_it_claims_has_no_faults() -> None:
 def test_padding_is_counted_and_is_no_part_of_the_share() -> None:
     proof = sass.prove(recorded(90, padding=50), usage())
     assert (proof.padding, proof.whole, proof.faults) == (50, 94, ())
+    assert Instruction(0, "UIADD3", "URZ, URZ, URZ, URZ").pads, "sm_89's NOP beside matrix products"
+    assert not Instruction(0, "UIADD3", "UR4, URZ, URZ, URZ").pads
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ FRAGMENTS = {
     "float16": Fragment(16),
     "bfloat16": Fragment(16),
     "tf32": Fragment(8),
-    "float8_e4m3fn": Fragment(32, cancels=True, roundoff=0.0),
+    "float8_e4m3fn": Fragment(32, unroll=32, cancels=True, roundoff=0.0),
     "int8": Fragment(32, roundoff=0.0),
     "float64": Fragment(16, left=8, right=4, accumulators=4, unroll=24, roundoff=2.0**-52),
 }

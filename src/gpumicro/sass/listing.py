@@ -16,8 +16,6 @@ _TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
 _REGISTER = re.compile(r"-?\|?R(\d+)(?:\.\w+)*?(\.reuse)?\b")
 _USAGE = re.compile(r"\b([A-Z]+)(?:\[\d+\])?:(\d+)")
 
-PADDING = "NOP"  # how the assembler spaces instructions that may not issue back to back: no work
-
 
 @dataclass(frozen=True)
 class Instruction:
@@ -32,6 +30,11 @@ class Instruction:
     def base(self) -> str:
         """The opcode without modifiers: "LDG"."""
         return self.opcode.partition(".")[0]
+
+    @property
+    def pads(self) -> bool:
+        """Whether it does nothing: how the assembler spaces instructions that may not issue back to back."""
+        return self.opcode == "NOP" or (self.base == "UIADD3" and set(self.operands.split(", ")) == {"URZ"})
 
     @property
     def sources(self) -> dict[int, tuple[int, bool]]:
@@ -64,8 +67,8 @@ class Loop:
 
     @property
     def padding(self) -> int:
-        """NOPs."""
-        return self.counts[PADDING]
+        """Instructions that do nothing."""
+        return sum(one.pads for one in self.instructions)
 
     def same_bank(self, opcode: str) -> int:
         """Instructions of that kind that read three registers from one of the two banks, which takes a cycle more.
@@ -84,7 +87,7 @@ class Loop:
 
     @property
     def working(self) -> int:
-        """Instructions that are no NOP."""
+        """Instructions that do something."""
         return len(self.instructions) - self.padding
 
     def matching(self, opcode: str) -> int:
