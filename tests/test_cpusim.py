@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from gpumicro.kernels import formats
+from gpumicro.kernels.latency import chase_order
 from gpumicro.kernels.operands import operand
 
 ROOT = Path(__file__).parent.parent
@@ -181,6 +182,14 @@ def test_conversions_and_operands_equal_numpys(builds: Builds, program: Program,
     assert np.isnan(formats.decode(load("narrow", stored)[~number], dtype)).all()
     patterns = np.arange(len(load("wide", np.dtype(np.float32)))).astype(f"u{stored.itemsize}").view(stored)
     assert equal(load("wide", np.dtype(np.float32)), formats.decode(patterns, dtype).astype(np.float32))
+
+
+@needs_gxx
+@pytest.mark.parametrize("program", [Program("latency", "asan")], ids=["latency"])
+@pytest.mark.parametrize("lines", [1, 2, 5, 64, 1003])
+def test_the_chase_takes_the_order_that_its_check_expects(builds: Builds, program: Program, lines: int) -> None:
+    printed = run(builds[program], str(lines)).stdout.split()
+    assert [int(line) for line in printed] == chase_order(lines).tolist()
 
 
 # --- the NVRTC subset ---
