@@ -181,3 +181,35 @@ def test_a_shared_cache_that_neighbours_evict_is_told_by_two_chases() -> None:
     assert verdicts.notes([chase(32768, 22e-9), chase(65536, 25e-9)]) == []
     (note,) = verdicts.notes([chase(65536, 160e-9), chase(32768, 22e-9)])
     assert "160 ns over 65536 lines and 22.0 ns over 32768" in note
+
+
+def test_tensor_cores_make_the_roof_and_plain_units_are_shown_beside_it() -> None:
+    records = [
+        record("peak.fma", dtype="float16", rate=100e12, device="cuda:0", threads=1),
+        record("peak.mma", dtype="float16", rate=600e12, device="cuda:0", threads=1),
+        record("peak.wgmma", dtype="float16", rate=900e12, device="cuda:0", threads=1),
+    ]
+    roof, plain = model.arithmetic_ceilings(records)
+    assert (roof["kernel"], roof["scope"]) == ("peak.wgmma", "roof")
+    assert [other["recipe"] for other in roof["alternatives"]] == ["peak.mma"]
+    assert (plain["kernel"], plain["scope"]) == ("peak.fma", "shown")
+    assert roof["id"] != plain["id"]
+
+
+def test_a_gpus_spec_is_that_of_the_unit_that_computed() -> None:
+    from gpumicro.device import Device
+    from gpumicro.peaks.sheet import sheet_for
+
+    device = Device("cuda:0", "cuda", "NVIDIA H200", 132, (), (), 141 << 30)
+    sheet = sheet_for(device, "h200-sxm-141")
+    records = [
+        record("peak.fma", dtype="float64", rate=30e12, device="cuda:0", threads=1),
+        record("peak.mma", dtype="float64", rate=60e12, device="cuda:0", threads=1),
+        record("cache.read", family="cache", level="l2", rate=5e12, device="cuda:0", threads=1,
+               bandwidth_bytes_per_s=figure(5e12)),
+    ]  # fmt: skip
+    found = model.ceilings(records)
+    model.attach_spec(found, sheet, None)
+    assert {c["kernel"]: c["spec"] for c in found} == {"cache.read": None, "peak.mma": 67e12, "peak.fma": 34e12}
+    assert sheet.arithmetic("bfloat16", "tensor").per_cycle == pytest.approx(989.5e12 / 1.83e9)
+    assert sheet.arithmetic("float64", "tensor").per_cycle == pytest.approx(67e12 / 1.98e9)

@@ -233,6 +233,16 @@ def test_facts_win_over_the_name() -> None:
     assert peaks.match_gpu({"name": "anything"}).spec is None
 
 
+def test_the_bus_tells_cards_apart_that_share_chip_and_name() -> None:
+    known = peaks.find_gpu("h200-sxm-141")
+    facts = {
+        "compute_capability": "9.0", "sm_count": 132, "memory_bytes": known.memory_reported_bytes,
+        "memory_bus_bits": known.memory_bus_bits, "name": known.name,
+    }  # fmt: skip
+    assert peaks.match_gpu(facts).spec == known
+    assert peaks.match_gpu({**facts, "memory_bus_bits": 5120}).spec is None
+
+
 # -- a user's file ---------------------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,17 @@ def test_every_flag_of_the_vocabulary_has_words() -> None:
         "impossible",
         "launch-bound",
         "cache-resident",
+        "gate-timeout",
+        "sync",
+        "nonlinear",
+        "event-wall",
+        "hung",
+        "power-capped",
+        "clock-low",
+        "other-process",
+        "shared-device",
+        "shared-power",
+        "smaller-size",
     ]
     assert set(known) == set(tables.FLAG_WORDS)
 

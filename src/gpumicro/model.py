@@ -7,7 +7,7 @@ multicore architectures", CACM 52(4), 2009: attainable = min(peak, bandwidth x a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,10 @@ from .peaks.sheet import Promise, Sheet
 Record = dict[str, Any]
 
 # A ceiling's kernel reads as a roof for GEMM and the sweep, which fuse multiply and add; see docs/methods.md.
-ROOF_RECIPES = ("peak.fma", "peak.dot", "peak.mma")
+VECTOR_RECIPES = ("peak.fma", "peak.dot")
+TENSOR_RECIPES = ("peak.mma", "peak.wgmma", "peak.tcgen05")  # three generations of tensor-core instructions
+ROOF_RECIPES = VECTOR_RECIPES + TENSOR_RECIPES
+BANDWIDTH_FAMILIES = ("stream", "cache")  # judged by bytes; their best is a memory level's ceiling
 LEVEL_ORDER = ("register", "shared", "l1", "l2", "l3", "dram", "host", "peer", "network", "storage")
 
 ABOVE_SPEC_OVER = 0.01  # a wide interval is no excuse to be further above a physical bound; clocks are read this well
@@ -56,7 +59,7 @@ class Interval:
 
 def rate(record: Record) -> Interval | None:
     """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
-    key = "bandwidth_bytes_per_s" if record["family"] == "stream" else "flop_per_s"
+    key = "bandwidth_bytes_per_s" if record["family"] in BANDWIDTH_FAMILIES else "flop_per_s"
     figure = record.get(key)
     return Interval.of(figure) if figure and resolved(figure) else None
 
@@ -74,7 +77,7 @@ def measured(records: Iterable[Record]) -> list[Record]:
 def _recipe(record: Record) -> str:
     """The kernel and how it went about it: store mode and element type, or an arithmetic peak's instruction mix."""
     name = f"{record['kernel']} {record.get('variant') or ''}".strip()
-    if record["family"] == "stream":
+    if record["family"] in BANDWIDTH_FAMILIES:
         return f"{name} ({record['dtype']})"
     mix = (record.get("facts") or {}).get("recipe") if record["family"] == "peak" else None
     return f"{name} ({mix})" if mix else name
@@ -128,8 +131,8 @@ def _by_rate(records: Sequence[Record]) -> list[Record]:
 
 
 def memory_ceilings(records: Sequence[Record]) -> list[Record]:
-    """One ceiling for each device, memory level and thread count: the best stream kernel, the rest as alternatives."""
-    streams = [record for record in measured(records) if record["family"] == "stream" and record.get("level")]
+    """One ceiling for each device, memory level and thread count: the best kernel, the rest as alternatives."""
+    streams = [r for r in measured(records) if r["family"] in BANDWIDTH_FAMILIES and r.get("level")]
     most = {device: max(r["threads"] for r in group) for device, group in grouped(streams, lambda r: (r["device"],))}
     ceilings = []
     for (device, _, threads), group in grouped(streams, lambda r: (r["device"], r["level"], r["threads"])):
@@ -140,15 +143,21 @@ def memory_ceilings(records: Sequence[Record]) -> list[Record]:
 
 
 def arithmetic_ceilings(records: Sequence[Record]) -> list[Record]:
-    """One roof for each device, dtype and thread count from the FMA or dot-product recipe; other recipes are shown."""
+    """One roof for each device, dtype and thread count: the fastest of the roof's recipes; others are shown beside it.
+
+    Where tensor cores make the roof, the plain units' best is shown as a ceiling of its own.
+    """
     peaks = [record for record in measured(records) if record["family"] == "peak"]
     most = {device: max(r["threads"] for r in group) for device, group in grouped(peaks, lambda r: (r["device"],))}
     ceilings = []
     for (device, _, threads), group in grouped(peaks, lambda r: (r["device"], r["dtype"], r["threads"])):
-        for roof in (True, False):
-            ranked = _by_rate([record for record in group if (record["kernel"] in ROOF_RECIPES) == roof])
+        roofs_scope = "roof" if threads == most[(device,)] else "shown"
+        tensor, vector, other = (
+            _by_rate([record for record in group if pick(record["kernel"])])
+            for pick in (TENSOR_RECIPES.__contains__, VECTOR_RECIPES.__contains__, lambda k: k not in ROOF_RECIPES)
+        )
+        for ranked, scope in ((tensor or vector, roofs_scope), (vector if tensor else [], "shown"), (other, "shown")):
             if ranked:
-                scope = "roof" if roof and threads == most[(device,)] else "shown"
                 ceilings.append(_ceiling("arithmetic", ranked[0], ranked[1:], scope))
     return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], c["dtype"], -c["threads"], c["kernel"]))
 
@@ -240,10 +249,13 @@ def _within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: I
 
 
 def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record]:
-    """GEMM, stream and mixed-intensity measurements with as many threads as the roof, as points on the chart."""
+    """GEMM, stream and mixed-intensity measurements with as many threads as the roof, as points on the chart.
+
+    Of the variants of one GEMM (tiles) the fastest is shown.
+    """
     threads = {ceiling["device"]: ceiling["threads"] for ceiling in roofs(ceilings, "arithmetic")}
     placed = []
-    for record in measured(records):
+    for record in _fastest_gemms(measured(records)):
         if record["family"] not in ("gemm", "stream", "mixed") or record.get("repeat_of"):
             continue
         if record["threads"] == threads.get(record["device"]) and (
@@ -253,9 +265,27 @@ def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record
     return placed
 
 
+def _fastest_gemms(records: Sequence[Record]) -> Iterator[Record]:
+    """All records, but of a GEMM's variants at one problem only the fastest."""
+    fastest: dict[tuple[Any, ...], Record] = {}
+    for record in records:
+        if record["family"] == "gemm" and not record.get("repeat_of"):
+            key = _gemm_key(record)
+            if key not in fastest or record["time_s"]["estimate"] < fastest[key]["time_s"]["estimate"]:
+                fastest[key] = record
+    for record in records:
+        if record["family"] != "gemm" or record is fastest.get(_gemm_key(record)):
+            yield record
+
+
+def _gemm_key(record: Record) -> tuple[Any, ...]:
+    return (*(record[key] for key in ("device", "kernel", "dtype", "threads")), *record["problem"].values())
+
+
 def _point_name(record: Record) -> str:
     kernel, dtype = record["kernel"], record["dtype"]
     if record["family"] == "gemm":
+        kernel = f"{kernel} {record.get('variant') or ''}".strip()
         return f"{kernel} {dtype} {'x'.join(str(size) for size in dict.fromkeys(record['problem'].values()))}"
     if record["family"] == "mixed":
         return f"{kernel} {dtype} at {record['intensity_flop_per_byte']:g} FLOP/B"
@@ -287,7 +317,7 @@ def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -
     for ceiling in found:
         promise = promise_for(ceiling, sheet)
         value = promise.value
-        if value is not None and ceiling["kind"] == "arithmetic" and sheet.cores:
+        if value is not None and ceiling["kind"] == "arithmetic" and sheet.cores:  # of a CPU: one thread a core
             value *= min(1.0, ceiling["threads"] / sheet.cores)
         ceiling["spec"] = value
         if value is None:
@@ -300,11 +330,17 @@ def attach_spec(found: Sequence[Record], sheet: Sheet, clock_hz: float | None) -
             ceiling["causes"] = [_which_is_wrong(ceiling, promise.per_cycle, clock_hz)]
 
 
+# Of a kernel, what the spec promises for it.
+RECIPES = {
+    "peak.fma_add": "fma_add", "peak.mma_half": "tensor_half", **dict.fromkeys(TENSOR_RECIPES, "tensor"),
+}  # fmt: skip
+
+
 def promise_for(ceiling: Record, sheet: Sheet) -> Promise:
     """The spec peak that this ceiling is held to."""
     if ceiling["kind"] == "memory":
         return sheet.bandwidth(ceiling["level"])
-    return sheet.arithmetic(ceiling["dtype"], "fma_add" if ceiling["kernel"] == "peak.fma_add" else "fma")
+    return sheet.arithmetic(ceiling["dtype"], RECIPES.get(ceiling["kernel"], "fma"))
 
 
 def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | None) -> str:

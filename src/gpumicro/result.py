@@ -66,8 +66,8 @@ def measurement_record(
     """One entry of `measurements`: what ran, its seconds, and the rates that follow (B/s, FLOP/s, FLOP/B).
 
     `status` is "ok", "failed" (then `error` says how) or "skipped" (then `reason` says why); without a measurement
-    every timed value is null. `facts` is what Prepared says about the run; its `hops` (hops a run, default 1) gives a
-    latency kernel its `latency_s`.
+    every timed value is null. `facts` is what Prepared says about the run. `hops`, a size of the problem or a fact
+    (default 1), gives a latency kernel its `latency_s`.
     """
     device_id = device if isinstance(device, str) else device.id
     unmeasured = error or reason or "not measured"
@@ -123,7 +123,7 @@ def _rates(spec: KernelSpec, record: Mapping[str, Any], facts: Mapping[str, Any]
         reason = why or by_time or (None if work else none)
         rates |= _or_why(key, None if reason else rate(work, time_s), reason or "")
     if spec.unit == "s":
-        hops = int(facts.get("hops", 1))
+        hops = int(record["problem"].get("hops") or facts.get("hops", 1))
         rates |= _or_why("latency_s", time_s and _per_hop(time_s, hops), unmeasured)
     return rates
 
@@ -176,25 +176,29 @@ def document(
     settings: Mapping[str, Any] | None = None,
     environment: Mapping[str, Any] | None = None,
     interrupted: bool = False,
-    emulated: bool = False,
+    emulated: bool | None = None,
     created: str | None = None,
 ) -> Document:
-    """The whole result, JSON-ready. The environment is collected here unless given; `created` is now, UTC."""
+    """The whole result, JSON-ready. The environment is collected here unless given; `created` is now, UTC.
+
+    `emulated` is what the devices say of themselves unless given.
+    """
     if environment is None:
         from .environment import collect
 
         environment = collect()
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    records = [device_record(d) if isinstance(d, Device) else dict(d) for d in devices]
     whole = {
         "schema": SCHEMA,
         "gpumicro_version": __version__,
         "created": created or now,
         "argv": list(argv),
         "interrupted": interrupted,
-        "emulated": emulated,
+        "emulated": any(_emulated(record) for record in records) if emulated is None else emulated,
         "settings": settings or {},
         "environment": environment,
-        "devices": [device_record(d) if isinstance(d, Device) else d for d in devices],
+        "devices": records,
         **_or_why("spec", spec, "no spec peaks were looked up"),
         "measurements": list(measurements),
         "ceilings": list(ceilings),
@@ -209,6 +213,10 @@ def document(
     plain = to_plain(whole)
     assert isinstance(plain, dict)
     return plain
+
+
+def _emulated(device: Mapping[str, Any]) -> bool:
+    return bool((device.get("facts") or {}).get("emulated"))
 
 
 def to_plain(value: Any) -> Any:

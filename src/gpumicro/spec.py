@@ -134,6 +134,7 @@ class GpuForm:
     launch: Callable[[Problem, Execution, Device], Launch]
     dtypes: tuple[str, ...]
     why_not: Callable[[str, Device], str] = lambda _dtype, _device: ""
+    target: str = ""  # "90a": the one compiler target that has its instructions; code for others would trap
     variants: Callable[[str, Device], tuple[str, ...]] = lambda _dtype, _device: ("",)
     operands: tuple[Operand, ...] | None = None  # where they differ from the spec's
     sizes: tuple[str, ...] | None = None  # where they differ from the spec's

@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from typing import Any, get_args
 
-from . import backends, explain, model, result, verdicts
-from .backends.base import Backend, Prepared
+from . import backends, cuda_native, environment, explain, model, result, verdicts
+from .backends.base import Backend
+from .backends.replay import ReplayBackend
 from .device import Device
-from .errors import BackendUnavailable, GpumicroError, OutOfMemory, UsageError, unknown
-from .measure import Measurement, MeasurementsInterrupted, measure_together
-from .peaks.sheet import Sheet, sheet_for
-from .plan import Group, Item, Mode, Plan, make_plan, repeat_group
-from .spec import DTYPE_ALIASES, ITEMSIZE, Check, OperandClass
-from .sustain import Sustained, SustainInterrupted, sustain
-from .watch import Watch
+from .errors import UsageError, unknown
+from .lock import device_lock
+from .peaks.sheet import sheet_for
+from .plan import Group, Mode, make_plan, repeat_group
+from .recorder import RecordingBackend, recording
+from .recording import Recording
+from .spec import DTYPE_ALIASES, ITEMSIZE, OperandClass
+from .taking import Target, held_ceilings, hold, run_group
+from .watch import watch_for
 
 Progress = Callable[[float, float, str], None]  # seconds done, seconds in all, what is measured now
 
@@ -41,23 +43,6 @@ def parse_dtypes(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(slots=True)
-class _Target:
-    backend: Backend
-    device: Device
-    plan: Plan
-    sheet: Sheet
-    watch: Watch
-    records: list[dict[str, Any]] = field(default_factory=list)
-    sustained: list[Sustained] = field(default_factory=list)
-
-    def conditions(self) -> explain.Conditions:
-        watch = self.watch
-        return explain.Conditions(
-            watch.clock_hz, watch.steal_fraction, watch.others_fraction, watch.throttled, self.sheet
-        )
-
-
 class _Course:
     """How far a run is: seconds since its start, and what the plan still has, whatever it took so far."""
 
@@ -73,12 +58,15 @@ class _Course:
 
 
 class Survey:
-    """One roofline run. Build it, read `seconds`, call `run()`, take `document()`."""
+    """One roofline run. Build it, read `seconds`, call `run()`, take `document()`.
+
+    replay: run on a recording instead of a device. record: keep what a replay needs, for `recording()`.
+    """
 
     def __init__(
         self, *, device: str = "auto", backend: str = "auto", dtypes: Sequence[str] = (), mode: Mode = "default",
         operands: OperandClass = "uniform", spec: str | None = None, sustained_s: float = 0.0,
-        argv: Sequence[str] = (),
+        argv: Sequence[str] = (), replay: ReplayBackend | None = None, record: bool = False,
     ) -> None:  # fmt: skip
         for what, given, known in (("mode", mode, MODES), ("operand class", operands, OPERANDS)):
             if given not in known:
@@ -87,21 +75,41 @@ class Survey:
             raise UsageError(f"sustained_s must be a number of seconds, not {sustained_s!r}")
         self.mode, self.operands, self.sustained_s, self.argv = mode, operands, sustained_s, tuple(argv)
         self.dtypes = parse_dtypes(dtypes)
+        self.replay = replay
         self.interrupted = False
         self.notes: list[str] = []
-        self.targets: list[_Target] = []
-        chosen, skipped = backends.resolve(device, backend)
+        self.targets: list[Target] = []
+        if replay is None:
+            chosen, skipped = backends.resolve(device, backend)
+        else:
+            chosen, skipped = replay.choose(device), []
+            self.notes.append(_replay_note(replay))
         self.notes += [f"Passed over: {name}, because {reason}." for name, reason in skipped]
+        for engine in dict.fromkeys(engine for engine, _ in chosen):
+            self.notes += getattr(engine, "notes", list)()  # of devices: MIG, hidden, left out, emulated
         for engine, dev in chosen:
-            plan = make_plan(dev, engine, mode=mode, dtypes=self.dtypes, operands=operands)
-            self.targets.append(_Target(engine, dev, plan, sheet_for(dev, spec), Watch()))
+            self._add(RecordingBackend(engine, dev) if record else engine, dev, spec)
+
+    def _add(self, engine: Backend, device: Device, spec: str | None) -> None:
+        plan = make_plan(device, engine, mode=self.mode, dtypes=self.dtypes, operands=self.operands)
+        sheet = sheet_for(device, spec)
+        make_watch = getattr(engine, "watch", watch_for)
+        self.targets.append(Target(engine, device, plan, sheet, make_watch(device, sheet.clock_hz)))
 
     @property
     def seconds(self) -> float:
         """About how long `run` will take."""
         return sum(t.plan.seconds + self._sustained_seconds(t) for t in self.targets)
 
-    def _sustained_seconds(self, target: _Target) -> float:
+    @property
+    def absent(self) -> list[tuple[str, str]]:
+        """Devices that should be there and are not, each with its reason."""
+        found: dict[str, str] = {}
+        for target in self.targets:
+            found |= dict(getattr(target.backend, "absent", ()))
+        return list(found.items())
+
+    def _sustained_seconds(self, target: Target) -> float:
         peaks = {i.problem.dtype for g in target.plan.groups for i in g.items if i.spec.name in model.ROOF_RECIPES}
         return self.sustained_s * (len(target.device.levels) + len(peaks))
 
@@ -109,87 +117,55 @@ class Survey:
         """Measure everything that was planned. A failed kernel is recorded and the run goes on."""
         course = _Course(self.seconds, progress)
         for target in self.targets:
-            self._record_skipped(target)
-            with target.watch:
+            for item, reason in target.plan.skipped:
+                target.skip(item, reason)
+            with _alone(target, course), target.watch:
                 for group in self._groups(target):
                     course.begin(group.title, group.seconds)
-                    self._run_group(target, group)
-                if self.sustained_s:
-                    self._run_sustained(target, course)
+                    run_group(target, group)
+                for ceiling, item in held_ceilings(target) if self.sustained_s else ():
+                    course.begin(f"sustained {ceiling['id']}", self.sustained_s)
+                    hold(target, ceiling, item, self.sustained_s)
         course.begin("done", 0.0)
 
-    def _groups(self, target: _Target) -> Iterator[Group]:
-        yield from target.plan.groups
+    def _groups(self, target: Target) -> Iterator[Group]:
+        yield from list(target.plan.groups)
         if again := repeat_group(target.plan, model.ceilings(target.records)):
             yield again
-
-    def _record_skipped(self, target: _Target) -> None:
-        for item, reason in target.plan.skipped:
-            self._record(target, item, None, None, status="skipped", reason=reason)
-
-    def _run_group(self, target: _Target, group: Group) -> None:
-        with ExitStack() as stack:
-            ready: list[tuple[Item, Prepared, Check]] = []
-            for item in group.items:
-                try:
-                    prepared = target.backend.prepare(item.spec, item.problem, item.execution, target.device)
-                    stack.callback(prepared.close)
-                    ready.append((item, prepared, prepared.verify()))
-                except (BackendUnavailable, OutOfMemory) as error:
-                    self._record(target, item, None, None, status="skipped", reason=str(error))
-                except MemoryError:  # of the check: what was measured before is not thrown away for it
-                    self._record(target, item, None, None, status="skipped", reason="out of memory while checking it")
-                except GpumicroError as error:
-                    self._record(target, item, None, None, status="failed", error=str(error))
-            try:
-                taken: Sequence[Measurement | None] = measure_together([p for _, p, _ in ready], group.policy)
-            except MeasurementsInterrupted as stop:
-                self._record_all(target, group, ready, stop.partial)
-                raise
-            self._record_all(target, group, ready, taken)
-
-    def _record_all(
-        self, target: _Target, group: Group, ready: Sequence[tuple[Item, Prepared, Check]],
-        taken: Sequence[Measurement | None],
-    ) -> None:  # fmt: skip
-        for (item, prepared, check), measurement in zip(ready, taken, strict=True):
-            if measurement is not None:
-                facts = dict(prepared.facts)
-                self._record(target, item, measurement, check, facts=facts, repeat=group.repeat)
-
-    def _record(
-        self, target: _Target, item: Item, measurement: Measurement | None, check: Check | None, *,
-        repeat: bool = False, **more: Any,
-    ) -> None:  # fmt: skip
-        record = result.measurement_record(
-            item.spec, item.problem, item.execution, target.device.id, target.backend.name, measurement, check,
-            level=item.level, **more,
-        )  # fmt: skip
-        if measurement is not None:
-            record["timing"]["flags"] += item.flags
-        if repeat:
-            record["repeat_of"] = record["id"]
-            record["id"] += "#repeat"
-        target.records.append(record)
-
-    def _run_sustained(self, target: _Target, course: _Course) -> None:
-        items = {item.id: item for group in target.plan.groups for item in group.items}
-        ceilings = model.ceilings(target.records)
-        for ceiling in [*model.roofs(ceilings, "arithmetic"), *model.roofs(ceilings, "memory")]:
-            item = items[ceiling["measurement"]]
-            course.begin(f"sustained {ceiling['id']}", self.sustained_s)
-            count = item.spec.flops if ceiling["kind"] == "arithmetic" else item.spec.bytes_moved
-            with target.backend.prepare(item.spec, item.problem, item.execution, target.device) as prepared:
-                try:
-                    held = sustain(prepared.work, self.sustained_s, count(item.problem), ceiling["id"])
-                except SustainInterrupted as stop:
-                    target.sustained += [stop.partial] if stop.partial else []
-                    raise
-            target.sustained.append(held)
 
     def _spec_record(self) -> dict[str, Any]:
         records = {target.device.id: dict(target.sheet.record) for target in self.targets}
         return next(iter(records.values())) if len(records) == 1 else {"name": "several devices", "devices": records}
+
+    def _environment(self, conditions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """This machine's, with the driver that a GPU's NVML told; of a replay the recorded one."""
+        if self.replay is not None:
+            return dict(self.replay.recording["environment"])
+        found = environment.collect()
+        driver = next((c["gpu"]["driver"] for c in conditions if c.get("gpu", {}).get("driver")), None)
+        if driver is not None:
+            del found["driver_why"]
+            found["driver"] = driver
+        if any(target.device.kind == "cuda" for target in self.targets) and not cuda_native.missing():
+            cuda = cuda_native.load()
+            found["cuda"] = {"build": dict(cuda.build), "versions": dict(cuda.probe())}
+        return found
+
+    def _verdicts(self, ceilings: list[Any], points: list[Any], records: list[Any]) -> list[dict[str, Any]]:
+        out = verdicts.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets])
+        if self.absent:
+            text = "; ".join(f"{name} is missing: {reason}" for name, reason in self.absent)
+            out.append({"name": "devices", "passed": False, "text": text})
+        return out
+
+    def recording(self) -> Recording:
+        """What a replay of this run needs; the survey must have been made with `record`."""
+        tracks = [(t.backend, t.watch, t.device) for t in self.targets if isinstance(t.backend, RecordingBackend)]
+        settings = {
+            "mode": self.mode, "dtypes": list(self.dtypes), "operands": self.operands, "sustained_s": self.sustained_s,
+        }  # fmt: skip
+        collected = environment.collect()
+        return recording(tracks, settings, collected, collected["utc"])
 
     def document(self) -> dict[str, Any]:
         """The result so far, in the shape of schema/result-1.json."""
@@ -203,9 +179,10 @@ class Survey:
             gaps += explain.explain(mine, target.records, conditions)
             ceilings += mine
         points = model.points(ceilings, records)
-        notes = [*self.notes, *(note for target in self.targets for note in target.plan.notes)]
+        watched = [target.watch.to_json(target.device.id) for target in self.targets]
+        notes = [*self.notes, *(note for target in self.targets for note in (*target.plan.notes, *target.notes))]
         notes += verdicts.notes(records)
-        return result.document(
+        document = result.document(
             argv=self.argv,
             interrupted=self.interrupted,
             devices=[target.device for target in self.targets],
@@ -216,11 +193,35 @@ class Survey:
             spec=self._spec_record(),
             gap=gaps,
             sustained=[s.to_json() for target in self.targets for s in target.sustained],
-            conditions=[target.watch.to_json(target.device.id) for target in self.targets],
-            verdicts=verdicts.verdicts(ceilings, points, records, [t.watch.others_fraction for t in self.targets]),
+            conditions=watched,
+            verdicts=self._verdicts(ceilings, points, records),
             notes=notes,
+            environment=self._environment(watched),
             settings={
                 "mode": self.mode, "dtype": list(self.dtypes), "operands": self.operands,
                 "sustained_s": self.sustained_s,
             },
         )  # fmt: skip
+        if self.replay is not None:
+            document |= {"replayed": True, "synthetic": bool(self.replay.recording["synthetic"])}
+        return document
+
+
+@contextmanager
+def _alone(target: Target, course: _Course) -> Iterator[None]:
+    """The device's lock; who had to go on without it says so in every figure."""
+    device = target.device
+    if device.kind == "cpu" or device.facts.get("replayed") or device.facts.get("emulated"):
+        yield
+        return
+    with device_lock(device.uuid or device.id, say=lambda text: course.begin(f"{device.id}: {text}", 0.0)) as held:
+        if held.why:
+            target.notes.append(f"{device.id}: {held.why}.")
+        if not held.alone:
+            target.watch.extra_flags.append("shared-device")
+        yield
+
+
+def _replay_note(replay: ReplayBackend) -> str:
+    made = " that a model made up, not a device" if replay.recording["synthetic"] else ""
+    return f"Replayed from a recording{made}: nothing was measured in this run."

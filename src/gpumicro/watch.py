@@ -1,15 +1,58 @@
-"""What the machine did while it was measured: clock under load, and who else used the CPUs."""
+"""What the machine did while it was measured: clock under load, and who else used it. One contract, two forms."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
+
+from .device import Device
 
 PROC_STAT = Path("/proc/stat")
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Watch(Protocol):
+    """A context manager around a run on one device. What can't be had is None, its reason in `to_json`."""
+
+    clock_hz: float | None  # of a core or SM, under load
+    steal_fraction: float | None  # of all CPU time, given to others by the hypervisor
+    others_fraction: float | None  # of all CPU time, used by other processes of this machine
+    throttled: int | None  # how often a CPU's core was slowed for heat
+    extra_flags: list[str]  # what others found out about the run, such as shared-device
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What is to be said of the whole run, once it has ended."""
+
+    def mark(self) -> Any:
+        """This moment, for `flags_since`."""
+
+    def flags_since(self, mark: Any) -> tuple[str, ...]:
+        """What is to be said of a measurement taken since that moment."""
+
+    def to_json(self, device: str) -> dict[str, Any]:
+        """JSON-ready, each missing value with its reason."""
+
+    def __enter__(self) -> Watch: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def watch_for(device: Device, clock_hz: float | None = None) -> Watch:
+    """The watch of a device's kind; `clock_hz` is the clock that a GPU should hold under load."""
+    if device.kind == "cpu":
+        return CpuWatch()
+    from .nvml import Gpu
+    from .telemetry import NvmlTelemetry
+    from .watch_gpu import GpuWatch
+
+    return GpuWatch(NvmlTelemetry(Gpu(device.uuid)), clock_hz)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +95,7 @@ def throttle_events(folder: Path = CPU_FOLDER) -> int | None:
     return sum(counts) if counts else None
 
 
-class Watch:
+class CpuWatch:
     """A context manager around a run. Each figure is None, with a reason under `<name>_why`, where it can't be had.
 
     clock_hz: of one core, from a chain of dependent adds. steal_fraction: of all CPU time, given to others by the
@@ -70,8 +113,22 @@ class Watch:
         self._throttled_before: int | None = None
         self.why = dict.fromkeys(self.FIGURES, "not measured yet")
         self._before: Ticks | None = None
+        self.extra_flags: list[str] = []
 
-    def __enter__(self) -> Watch:
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What others found; the figures below are judged by the verdicts."""
+        return tuple(self.extra_flags)
+
+    def mark(self) -> None:
+        """A CPU's figures are of the whole run."""
+
+    def flags_since(self, mark: object) -> tuple[str, ...]:
+        """Nothing is known of a part of the run."""
+        del mark
+        return tuple(self.extra_flags)
+
+    def __enter__(self) -> CpuWatch:
         from ._core import cpu
 
         self._before, self._throttled_before = Ticks.now(), throttle_events()
@@ -106,4 +163,4 @@ class Watch:
             out[name] = getattr(self, name)
             if out[name] is None:
                 out[f"{name}_why"] = self.why[name]
-        return out
+        return out | ({"flags": self.extra_flags} if self.extra_flags else {})

@@ -81,7 +81,13 @@ class CudaBackend:
         reason = form.why_not(dtype, device)
         if reason:
             return Availability(False, reason)
-        uncovered = cuda_reasons.not_covered(capability(device), cuda_native.load().build["architectures"])
+        built_for = cuda_native.load().build["architectures"]
+        if form.target and not any(entry.partition("-")[0] == form.target for entry in built_for):
+            remedy = f"Build gpumicro with {form.target}-real in GPUMICRO_CUDA_ARCHS"
+            return Availability(
+                False, f"this build has no code for sm_{form.target}, the one target with its instructions", remedy
+            )
+        uncovered = cuda_reasons.not_covered(capability(device), built_for)
         if uncovered:
             number = "{}{}".format(*capability(device))
             return Availability(False, uncovered, f"Build gpumicro with GPUMICRO_CUDA_ARCHS={number}-real")

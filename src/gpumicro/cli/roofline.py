@@ -16,7 +16,11 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..backends.replay import ReplayBackend
     from ..survey import Progress, Survey
+
+
+DECIDING = ("outputs", "physical bounds", "devices")  # verdicts that make the exit code 1
 
 
 @contextmanager
@@ -34,7 +38,10 @@ def _progress(console: Console, survey: Survey) -> Iterator[Progress]:
 
 
 def _measure(survey: Survey, console: Console) -> None:
-    console.print(f"Measuring takes about {survey.seconds:.0f} s.", highlight=False)
+    if survey.replay is None:
+        console.print(f"Measuring takes about {survey.seconds:.0f} s.", highlight=False)
+    else:
+        console.print("Playing a recording back: nothing is measured.", highlight=False)
     with _progress(console, survey) as progress:
         try:
             survey.run(progress)
@@ -57,8 +64,9 @@ def _undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _keep(survey: Survey, output: str | None) -> dict[str, Any] | None:
+def _keep(survey: Survey, output: str | None, record: str | None = None) -> dict[str, Any] | None:
     """The result, written where it was asked for; None where an interrupted run has nothing to keep."""
+    from .. import recording
     from ..result import write
 
     with _undisturbed():
@@ -67,10 +75,26 @@ def _keep(survey: Survey, output: str | None) -> dict[str, Any] | None:
             return None
         if output:
             write(output, document)
+        if record:
+            recording.write(record, survey.recording())
     return document
 
 
-def _check_paths(output: str | None, html: str | None, plot: str | None) -> None:
+def _show(document: dict[str, Any], output: str | None, html: str | None, plot: str | None) -> None:
+    from rich.console import Console
+
+    from ..report import write_report
+    from ..report.console import print_report
+
+    for path in filter(None, (html, plot)):
+        write_report(document, path)
+    if output != "-":
+        print_report(document, Console())
+
+
+def _check_paths(
+    output: str | None, html: str | None, plot: str | None, record: str | None, replay: str | None
+) -> None:
     """A path that cannot be written is found before measuring, not after a minute of it."""
     from ..report import FORMATS, check_report_format
     from ..result import check_outputs
@@ -81,7 +105,27 @@ def _check_paths(output: str | None, html: str | None, plot: str | None) -> None
     for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
         if path is not None:
             check_report_format(path, formats)
-    check_outputs(path for path in (output, html, plot) if path is not None)
+    if record == "-":
+        raise UsageError("--record writes a file, not standard output")
+    check_outputs([path for path in (output, html, plot, record) if path is not None], replay)
+
+
+def _played(
+    replay: str | None, faults: str | None, record: str | None, backend: str
+) -> tuple[ReplayBackend | None, dict[str, Any]]:
+    """The recording to run on and the settings it was made with; UsageError for options that contradict each other."""
+    if replay is None:
+        if faults is not None:
+            raise UsageError("--faults are injected into a replay: give --replay FILE too")
+        return None, {}
+    if record is not None:
+        raise UsageError("--record keeps what a device shows; with --replay there is none")
+    if backend != "auto":
+        raise UsageError("--replay is a backend of its own; leave --backend out")
+    from ..backends.replay import replay as play
+
+    played = play(replay, faults)
+    return played, dict(played.recording["settings"])
 
 
 @click.command("roofline", short_help="Measure ceilings and see what stands where under them.")
@@ -103,14 +147,11 @@ def _check_paths(output: str | None, html: str | None, plot: str | None) -> None
 @click.option(
     "--operands",
     type=click.Choice(["uniform", "normal", "zeros"]),
-    default="uniform",
-    show_default=True,
-    help="What the arrays hold: uniform is [-1, 1].",
+    help="What the arrays hold: uniform is [-1, 1]. [default: uniform]",
 )
 @click.option(
     "--sustained",
     type=click.FloatRange(min=0.0),
-    default=0.0,
     metavar="SECONDS",
     help="Hold each ceiling's kernel that long as well and show what it settles at.",
 )
@@ -119,12 +160,16 @@ def _check_paths(output: str | None, html: str | None, plot: str | None) -> None
     metavar="NAME|FILE",
     help="Spec peaks: a name from `gpumicro specs` or a TOML file. [default: by the device]",
 )
+@click.option("--record", metavar="FILE", help="Keep what a replay needs: facts, spans and NVML's readings, as JSON.")
+@click.option("--replay", metavar="FILE", help="Run on such a file, with no device; the result is tagged.")
+@click.option("--faults", metavar="FILE", help="TOML with faults to inject into a replay: throttle, dead, missing ...")
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is standard output.")
 @click.option("--html", metavar="FILE", help="Write one self-contained page.")
 @click.option("--plot", metavar="FILE", help="Write the roofline as .png or .svg.")
 def command(
-    device: str, backend: str, dtypes: tuple[str, ...], mode: str | None, operands: Any, sustained: float,
-    spec: str | None, output: str | None, html: str | None, plot: str | None,
+    device: str, backend: str, dtypes: tuple[str, ...], mode: Any, operands: Any, sustained: float | None,
+    spec: str | None, record: str | None, replay: str | None, faults: str | None, output: str | None,
+    html: str | None, plot: str | None,
 ) -> int:  # fmt: skip
     """Measure ceilings of memory and arithmetic, and where GEMM and STREAM stand under them.
 
@@ -132,33 +177,32 @@ def command(
     gpumicro roofline                           the table, in about a minute
     gpumicro roofline -o r.json --html r.html   keep the result, make a page
     gpumicro roofline --quick --dtype float32   less, sooner
+    gpumicro roofline --replay seen.json        play a recording, no device
     """
     from rich.console import Console
 
-    from ..report import write_report
-    from ..report.console import print_report
     from ..survey import Survey
 
-    _check_paths(output, html, plot)
+    _check_paths(output, html, plot, record, replay)
+    played, told = _played(replay, faults, record, backend)
     survey = Survey(
-        device=device, backend=backend, dtypes=dtypes, mode=mode or "default", operands=operands, spec=spec,  # type: ignore[arg-type]
-        sustained_s=sustained, argv=sys.argv[1:],
+        device=device, backend=backend, dtypes=dtypes or told.get("dtypes", ()),
+        mode=mode or told.get("mode", "default"), operands=operands or told.get("operands", "uniform"), spec=spec,
+        sustained_s=told.get("sustained_s", 0.0) if sustained is None else sustained, argv=sys.argv[1:],
+        replay=played, record=record is not None,
     )  # fmt: skip
     err = Console(stderr=True)
     _measure(survey, err)
-    document = _keep(survey, output)
+    document = _keep(survey, output, record)
     if document is None:
         err.print("Interrupted before anything was measured: nothing is written.", highlight=False)
         return 130
-    for path in filter(None, (html, plot)):
-        write_report(document, path)
-    if output != "-":
-        print_report(document, Console())
-    for path in filter(None, (output, html, plot)):
+    _show(document, output, html, plot)
+    for path in filter(None, (output, html, plot, record)):
         if path != "-":
             err.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
     if survey.interrupted:
         err.print("Interrupted: what was measured until then is shown and written.", highlight=False)
         return 130
     # What the machine was like (quiet, steady) is for the reader to judge; a wrong output or figure is not.
-    return 0 if all(v["passed"] for v in document["verdicts"] if v["name"] in ("outputs", "physical bounds")) else 1
+    return 0 if all(v["passed"] for v in document["verdicts"] if v["name"] in DECIDING) else 1

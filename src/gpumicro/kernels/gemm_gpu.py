@@ -194,6 +194,7 @@ WGMMA = GpuForm(
     launch=_launch_wgmma,
     dtypes=("bfloat16", "float16"),
     why_not=lambda _dtype, device: needs(device, 9, 0, exact=True),
+    target="90a",
     variants=lambda _dtype, _device: tuple(_WGMMA_COLUMNS),
     operands=operands(),
     check=check,

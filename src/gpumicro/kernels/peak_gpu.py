@@ -74,6 +74,7 @@ def form(
     why_not: Callable[[str, Device], str],
     threads: int = THREADS,
     seeds_name: str = "seeds",
+    target: str = "",
 ) -> GpuForm:
     """The GPU form of a peak kernel. `symbols` by dtype; `known` computes what `out` must hold from the seeds."""
 
@@ -89,6 +90,7 @@ def form(
         launch=launch,
         dtypes=tuple(symbols),
         why_not=why_not,
+        target=target,
         operands=operands(threads, seeds_name),
         sizes=SIZES,
         contents=seeds,

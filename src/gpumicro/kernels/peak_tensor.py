@@ -114,6 +114,7 @@ SPECS = (
             wgmma_sums,
             unit="tensor",
             why_not=lambda _, device: needs(device, 9, 0, exact=True),
+            target="90a",
         ),
     ),
     _spec(
@@ -126,6 +127,7 @@ SPECS = (
             tcgen05_sums,
             unit="tensor",
             why_not=lambda _, device: needs(device, 10, 0, exact=True),
+            target="100a",
             threads=128,
         ),
     ),

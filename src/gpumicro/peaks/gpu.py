@@ -67,9 +67,11 @@ class GpuSpec:
     compute_capability: str
     sm_count: int | None
     boost_clock_hz: float | None
+    tensor_clock_hz: float | None  # that the tensor peaks assume, where it is not the boost clock
     memory_type: str
     memory_bytes: int
     memory_reported_bytes: int | None
+    memory_bus_bits: int | None
     memory_bandwidth_bytes_per_s: float
     l2_bytes: float | None
     tdp_w: float | None
@@ -81,16 +83,24 @@ class GpuSpec:
     source: tuple[str, ...]
     note: str
 
-    def peak(self, dtype: str, unit: str | None = None) -> GpuPeak | None:
+    def peak(self, dtype: str, unit: str | None = None, accumulator: str | None = None) -> GpuPeak | None:
         """The highest peak for that dtype ("float16", "f16", "tf32"), of the "vector" or "tensor" units or either.
 
-        Peaks that accumulate in the narrower type are passed over where there is one that does not: they are no
-        like-for-like bound. None where the file has none.
+        Peaks that accumulate in the narrower type are passed over where there is one that does not, unless that
+        `accumulator` is asked for: they are no like-for-like bound. None where the file has none.
         """
         wanted = DTYPE_ALIASES.get(dtype, dtype)
         fitting = [p for p in self.peaks if p.dtype == wanted and unit in (None, p.unit)]
+        if accumulator:
+            fitting = [p for p in fitting if p.accumulator == accumulator]
         usual = [p for p in fitting if not p.key.endswith("_fp16acc")] or fitting
         return max(usual, key=lambda p: p.flop_per_s, default=None)
+
+    def per_cycle(self, peak: GpuPeak) -> float | None:
+        """FLOP a cycle of the whole device behind that peak, None where the clock it assumes is not known."""
+        at_tensor_clock = peak.unit == "tensor" and peak.dtype != "float64"  # as the vendor's tables have it
+        clock_hz = (self.tensor_clock_hz if at_tensor_clock else None) or self.boost_clock_hz
+        return peak.flop_per_s / clock_hz if clock_hz else None
 
     def to_json(self) -> dict[str, Any]:
         """For `spec` of a result."""
@@ -136,9 +146,11 @@ def gpu_from_table(entry: Mapping[str, Any]) -> GpuSpec:
         compute_capability=entry["compute_capability"],
         sm_count=entry.get("sm_count"),
         boost_clock_hz=scaled("boost_clock_mhz", "M"),
+        tensor_clock_hz=scaled("tensor_clock_mhz", "M"),
         memory_type=entry["memory_type"],
         memory_bytes=entry["memory_gib"] * GIB,
         memory_reported_bytes=entry["memory_reported_mib"] * MIB if "memory_reported_mib" in entry else None,
+        memory_bus_bits=entry.get("bus_width_bits"),
         memory_bandwidth_bytes_per_s=from_prefix(entry["memory_bandwidth_gbs"], "G"),
         l2_bytes=entry["l2_mib"] * MIB if "l2_mib" in entry else None,
         tdp_w=entry.get("tdp_w"),
@@ -195,9 +207,9 @@ class GpuMatch:
 def match_gpu(facts: Mapping[str, Any], user: UserSpecs | None = None) -> GpuMatch:
     """The model of a device by what it reports, before what it calls itself.
 
-    `facts`: "compute_capability" ("9.0" or "gfx942"), "sm_count", "memory_bytes", "name". The first three must fit
-    where both sides know them; the name only chooses among those that fit, so a slice of a GPU or a renamed one never
-    gets the peaks of another.
+    `facts`: "compute_capability" ("9.0" or "gfx942"), "sm_count", "memory_bytes", "memory_bus_bits", "name". All but
+    the name must fit where both sides know them; the name only chooses among those that fit, so a slice of a GPU or a
+    renamed one never gets the peaks of another.
     """
     fitting = [spec for spec in gpu_specs(user) if _fits(spec, facts)]
     if not fitting:
@@ -219,6 +231,9 @@ def _fits(spec: GpuSpec, facts: Mapping[str, Any]) -> bool:
         return False
     if sms and spec.sm_count and int(sms) != spec.sm_count:
         return False
+    bus = facts.get("memory_bus_bits")
+    if bus and spec.memory_bus_bits and int(bus) != spec.memory_bus_bits:
+        return False
     if memory and spec.memory_reported_bytes and 0.99 < memory / spec.memory_reported_bytes < 1.01:
         return True
     low, high = _MEMORY_REPORTED
@@ -234,7 +249,7 @@ def _facts_words(facts: Mapping[str, Any]) -> str:
     return (
         ", ".join(
             f"{key} {facts[key]}"
-            for key in ("compute_capability", "sm_count", "memory_bytes", "name")
+            for key in ("compute_capability", "sm_count", "memory_bytes", "memory_bus_bits", "name")
             if facts.get(key)
         )
         or "these facts"

@@ -25,7 +25,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """All promises for a device. `record` is the result file's "spec"; `cores`, `clock_hz`: None where unknown."""
+    """All promises for a device. `record` is the result file's "spec"; `clock_hz` is None where unknown, `cores` also
+    for a GPU, whose kernels run on all of it."""
 
     record: Mapping[str, Any]
     cores: float | None
@@ -44,14 +45,18 @@ class Sheet:
         return Promise(self.spec.memory_bandwidth_bytes_per_s)
 
     def arithmetic(self, dtype: str, recipe: str = "fma") -> Promise:
-        """Of a dtype; `recipe` is "fma", or "fma_add" for FMAs beside independent adds."""
+        """Of a dtype; `recipe` is "fma", "fma_add" for FMAs beside independent adds, "tensor" for tensor cores or
+        "tensor_half" for those that sum in float16."""
         if isinstance(self.spec, CpuSpec):
             peak = self.spec.peak(dtype, recipe)
             return Promise(peak.flop_per_s.value, peak.flop_per_s.source, peak.flop_per_cycle.value)
         if self.spec is None:
             return Promise(None, str(self.record.get("why", "no spec was found")))
-        found = self.spec.peak(dtype)
-        return Promise(found.flop_per_s) if found else Promise(None, f"{self.spec.name} has no spec peak for {dtype}")
+        unit = "tensor" if recipe.startswith("tensor") else "vector"
+        found = self.spec.peak(dtype, unit, "float16" if recipe == "tensor_half" else None)
+        if found is None:
+            return Promise(None, f"{self.spec.name} has no spec peak for {dtype} on its {unit} units")
+        return Promise(found.flop_per_s, per_cycle=self.spec.per_cycle(found))
 
 
 def sheet_for(device: Device, spec: str | None = None) -> Sheet:
@@ -86,4 +91,4 @@ def _gpu_sheet(device: Device, name: str | None, user: UserSpecs | None) -> Shee
         chosen, why = match.spec, match.why
     if chosen is None:
         return Sheet({"name": device.name, "source": [], "why": why}, None, None, None)
-    return Sheet(chosen.to_json(), chosen.sm_count, chosen.boost_clock_hz, chosen)
+    return Sheet(chosen.to_json(), None, chosen.boost_clock_hz, chosen)

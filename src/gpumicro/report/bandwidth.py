@@ -1,10 +1,11 @@
-"""Every stream kernel at every memory level: the figures behind the memory ceilings, a table a dtype and threads."""
+"""Every bandwidth kernel at every memory level: the figures behind the memory ceilings, a table a dtype and threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from ..model import BANDWIDTH_FAMILIES
 from ..units import format_quantity
 from .tables import Column, Doc, Table, clean, level_name, threads_text
 
@@ -13,7 +14,9 @@ LEVELS = ("shared", "l1", "l2", "l3", "dram")
 
 def bandwidth_tables(doc: Doc) -> Iterator[Table]:
     """Rows are kernels, columns are levels; most threads first."""
-    records = [m for m in doc["measurements"] if m["family"] == "stream" and not m.get("repeat_of") and _value(m)]
+    records = [
+        m for m in doc["measurements"] if m["family"] in BANDWIDTH_FAMILIES and not m.get("repeat_of") and _value(m)
+    ]
     devices = {m["device"] for m in records}
     for device, threads, dtype in dict.fromkeys(
         sorted(
@@ -22,7 +25,7 @@ def bandwidth_tables(doc: Doc) -> Iterator[Table]:
     ):
         mine = [m for m in records if (m["device"], m["threads"], m["dtype"]) == (device, threads, dtype)]
         where = f"{clean(device)}, " if len(devices) > 1 else ""
-        title = f"Bandwidth by level: {where}{clean(dtype)}, {threads_text(threads)}"
+        title = f"Bandwidth by level: {where}{clean(dtype)}, {threads_text(mine[0])}".rstrip(", ")
         yield _table(f"bandwidth-{device}-{threads}-{dtype}", title, mine)
 
 

@@ -202,7 +202,7 @@ def tips(doc: Doc) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for index, ceiling in enumerate(doc["ceilings"]):
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
-        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
+        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")
         achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
         share = f"{fraction(ceiling['fraction_of_spec'])} of spec" if ceiling["fraction_of_spec"] is not None else ""
         measured = (quantity(achieved, unit, ci95), f"95%: {interval(achieved, ci95, unit)}")

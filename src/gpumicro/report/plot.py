@@ -25,9 +25,12 @@ DTYPE_COLOURS = {
     "bfloat16": "#009E73",
     "int8": "#CC79A7",
     "float16": "#E69F00",
+    "tf32": "#56B4E9",
+    "float8_e4m3fn": "#7a3b00",
+    "int32": "#6a3d9a",
 }
-_OTHER_DTYPE = "#56B4E9"
-_LEVEL_COLOURS = {"l1": "#9a9a9a", "l2": "#7d7d7d", "l3": "#5c5c5c", "dram": "#222222"}
+_OTHER_DTYPE = "#666666"
+_LEVEL_COLOURS = {"shared": "#b5b5b5", "l1": "#9a9a9a", "l2": "#7d7d7d", "l3": "#5c5c5c", "dram": "#222222"}
 _MARKERS = {"gemm": "s^vD", "stream": "o", "mixed": ".", "user": "*XP"}  # of a kind's kernels in their order
 _KIND_WORDS = {"stream": "stream.*", "mixed": "mixed-intensity sweep"}
 _FLAGGED = "#b00020"

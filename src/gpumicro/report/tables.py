@@ -30,8 +30,20 @@ FLAG_WORDS: Mapping[str, str] = {
     "above-spec": "above the spec peak: either the spec or the count is wrong",
     "impossible": "above a physical bound: the count, the timer or the output must be wrong",
     "launch-bound": "most of the time is the cost of starting the work",
+    "gate-timeout": "the gate that holds the stream until everything is queued ran into its time limit",
+    "sync": "the work waits for the device itself, so it could not be queued behind a gate",
+    "nonlinear": "the time of a graph does not grow in proportion to its nodes",
+    "event-wall": "event time and wall time disagree by more than the known overhead",
+    "hung": "the work did not end within the watchdog's limit",
+    "power-capped": "the power limit held the clock down",
+    "clock-low": "the clock was below what it should be under load",
+    "other-process": "another process used the device while it was measured",
+    "shared-device": "another gpumicro run used the device at the same time",
+    "shared-power": "a MIG instance: clock and power are shared with other instances",
+    "smaller-size": "memory was short: a smaller problem than planned was measured",
     "cache-resident": "much or all of the data fits into a nearer cache, so this is not a figure of that memory alone",
 }
+RATES = (("bandwidth_bytes_per_s", "B/s"), ("flop_per_s", "FLOP/s"))  # of a measurement
 SUSPICIOUS = frozenset({"above-ceiling", "above-spec", "impossible", "launch-bound", "cache-resident"})
 
 
@@ -105,9 +117,12 @@ def fraction(value: float | None) -> str:
     return "-" if value is None else format_fraction(value)
 
 
-def threads_text(threads: int | None) -> str:
-    """ "1 thread", "8 threads"."""
-    return "" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
+def threads_text(record: Doc) -> str:
+    """ "1 thread", "8 threads" of a record; nothing for a GPU, which is always measured whole."""
+    threads = record.get("threads")
+    if threads is None or str(record.get("device", "cpu")) != "cpu":
+        return ""
+    return f"{threads} thread{'s' if threads != 1 else ''}"
 
 
 def ceiling_name(ceiling: Doc) -> str:
@@ -129,7 +144,7 @@ def ceilings_table(doc: Doc) -> Table:
     reasons: dict[str, list[str]] = {}
     for ceiling in doc["ceilings"]:
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
-        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling.get('threads'))}".rstrip(", ")
+        name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")
         achieved, ci95 = ceiling["achieved"], ceiling["ci95"]
         spec = quantity(ceiling["spec"], unit)
         if ceiling["spec"] is None:
@@ -164,7 +179,7 @@ def ridge_table(doc: Doc) -> Table:
     rows = []
     for ridge in doc.get("ridge_points", []):
         value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
-        rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), str(ridge.get("threads") or ""),
+        rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), threads_text(ridge).partition(" ")[0],
                      quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
     columns = _columns("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
@@ -230,9 +245,33 @@ def latency_table(doc: Doc) -> Table:
             where = level_name(item["level"]) if item.get("level") else ""
             size = ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items())
             times = (quantity(value, "s", ci95), interval(value, ci95, "s"))
-            rows.append((clean(item["kernel"]), where, size, threads_text(item["threads"]), *times, flags))
+            name = f"{clean(item['kernel'])} {clean(item.get('variant') or '')}".strip()
+            rows.append((name, where, size, threads_text(item), *times, flags))
     columns = _columns("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
+
+
+RATE_FAMILIES = ("copy", "atomics")  # judged by a rate that is no ceiling of the roofline
+
+
+def rates_table(doc: Doc) -> Table:
+    """Copies between memories, and atomic operations."""
+    rows = []
+    for item in doc["measurements"]:
+        shown = next(((key, unit) for key, unit in RATES if item.get(key)), None)
+        if item["family"] not in RATE_FAMILIES or shown is None or item[shown[0]]["estimate"] is None:
+            continue
+        key, unit = shown
+        value, ci95 = item[key]["estimate"], item[key]["ci95"]
+        name = f"{clean(item['kernel'])} {clean(item.get('variant') or '')}".strip()
+        unit = "OP/s" if item["family"] == "atomics" else unit
+        rows.append((
+            name, clean(item["dtype"]), ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items()),
+            quantity(value, unit, ci95), interval(value, ci95, unit),
+            ", ".join(map(clean, (item["timing"] or {}).get("flags", []))),
+        ))  # fmt: skip
+    columns = _columns("kernel", "dtype", "problem", ">rate", ">95% interval", "/flags")
+    return Table("rates", "Copies and atomics", columns, tuple(rows)).without_empty()
 
 
 def measurements_table(doc: Doc) -> Table:
@@ -254,8 +293,7 @@ def measurements_table(doc: Doc) -> Table:
 
 def _headline(item: Doc) -> str:
     """The rate that the kernel is judged by: bytes where it streams, FLOP where it computes."""
-    order = (("flop_per_s", "FLOP/s"), ("bandwidth_bytes_per_s", "B/s"))
-    for key, unit in order if item["traffic"] != "exact" else reversed(order):
+    for key, unit in reversed(RATES) if item["traffic"] != "exact" else RATES:
         rate = item[key]
         if rate and rate["estimate"] is not None:
             return format_quantity(rate["estimate"], shown_unit(unit, item["dtype"]), rate["ci95"])
@@ -299,6 +337,10 @@ def warnings(doc: Doc) -> list[str]:
     lines = []
     if doc["emulated"]:
         lines.append("EMULATED: no real hardware was measured; the times mean nothing.")
+    if doc.get("synthetic"):
+        lines.append("SYNTHETIC: a recording made up by a model was played back; nothing here was ever measured.")
+    elif doc.get("replayed"):
+        lines.append("REPLAYED: a recording was played back; nothing was measured now.")
     if doc["interrupted"]:
         lines.append("INTERRUPTED: the run was stopped; only what was measured until then is shown.")
     return lines
@@ -323,12 +365,36 @@ def remarks(doc: Doc) -> list[str]:
         f"{'passed' if v['passed'] else 'FAILED'}: {clean(v['name'])}: {clean(v['text'])}"
         for v in doc.get("verdicts", [])
     ]
-    return [*verdicts, *map(clean, doc.get("notes", []))]
+    return [*verdicts, *conditions(doc), *map(clean, doc.get("notes", []))]
+
+
+def conditions(doc: Doc) -> list[str]:
+    """What a GPU did while it was measured, in a line each: clock, power, temperature, what held it back."""
+    lines = []
+    for seen in doc.get("conditions", []):
+        clock, power, heat = (seen.get(key) for key in ("sm_clock_hz", "power_w", "temperature_c"))
+        parts = []
+        if clock:
+            span = f"{format_quantity(clock['min'], 'Hz')} to {format_quantity(clock['max'], 'Hz')}"
+            parts.append(f"SM clock {format_quantity(clock['median'], 'Hz')} ({span})")
+        if power:
+            limit = (seen.get("gpu") or {}).get("power_limit_w")
+            parts.append(f"{power['median']:.0f} W{f' of {limit:.0f} W' if limit else ''} at the median")
+        if heat:
+            parts.append(f"up to {heat['max']:.0f} C")
+        held = [(why, share) for why, share in (seen.get("limited_fraction") or {}).items() if share and share > 0.01]
+        parts += [f"held back by {clean(why)} {share:.0%} of the time" for why, share in held]
+        if parts:
+            lines.append(f"{clean(seen['device'])} under load: {'; '.join(parts)}")
+    return lines
 
 
 def all_tables(doc: Doc) -> Iterable[Table]:
     """The tables that have rows, in the order of a report."""
     from .bandwidth import bandwidth_tables
 
-    made = (ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc))
+    made = (
+        ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc),
+        rates_table(doc),
+    )  # fmt: skip
     return (table for table in (*made, sustained_table(doc)) if table.rows)

@@ -54,7 +54,7 @@ def validate(doc: Any, name: str = "result") -> None:
     try:
         _validator()(doc)
     except fastjsonschema.JsonSchemaValueException as error:
-        place = _place(error.path[1:])
+        place = place_of(error.path[1:])
         rule = error.message.removeprefix(".".join(error.path)).removeprefix(error.name or "").strip()
         raise SchemaError(f"{name}: {place or 'the top object'} {rule}") from None
 
@@ -113,7 +113,8 @@ def leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
-def _place(path: Sequence[str]) -> str:
+def place_of(path: Sequence[str]) -> str:
+    """`a.b[2]` of the parts of a path."""
     return "".join(f"[{part}]" if str(part).isdigit() else f".{part}" for part in path).lstrip(".")
 
 

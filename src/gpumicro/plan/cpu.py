@@ -1,63 +1,22 @@
-"""What a roofline run measures, in which groups, and how long that will take. Nothing is measured here."""
+"""The plan of a CPU's roofline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
-from .backends.base import Backend
-from .device import Device
-from .kernels import find, mixed
-from .measure import Policy
-from .spec import Execution, KernelSpec, OperandClass, Problem, measurement_id
-
-Mode = Literal["quick", "default", "thorough"]
+from ..backends.base import Backend
+from ..device import Device
+from ..kernels import find, mixed
+from ..spec import OperandClass, Problem
+from .planner import Planner
+from .records import Item, Mode
 
 STREAM = ("read", "write", "copy", "scale", "add", "triad", "dot")
 QUICK_STREAM = ("read", "copy", "triad")
 SWEEP = tuple(2.0**power for power in range(-4, 9))  # 1/16 to 256 FLOP/byte
 ARITHMETIC = (("peak.fma", ("float64", "float32")), ("peak.fma_add", ("float64", "float32")),
               ("peak.dot", ("bfloat16", "int8")))  # fmt: skip
-DRAM_OVER_CACHE = 4  # STREAM's rule: each array at least four times the last-level cache
-MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One measurement to take; `id` is the name it will have in the result."""
-
-    id: str
-    spec: KernelSpec
-    problem: Problem
-    execution: Execution
-    level: str | None = None
-    flags: tuple[str, ...] = ()  # known before measuring
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Measurements that are compared with each other, so they are interleaved; `seconds` is the estimate for all."""
-
-    title: str
-    items: tuple[Item, ...]
-    policy: Policy
-    seconds: float
-    repeat: bool = False  # measured again at the end, to see whether the machine moved
-
-
-@dataclass(slots=True)
-class Plan:
-    """Groups in the order of measuring, what cannot run here with its reason, and remarks for the report."""
-
-    groups: list[Group] = field(default_factory=list)
-    skipped: list[tuple[Item, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """About how long all takes, with the roofs once more at the end."""
-        return sum(group.seconds for group in self.groups) + REPEAT_S * ROOFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +39,29 @@ CARE: dict[Mode, Care] = {
     "default": Care(0.02, 0.1, 0.15, 0.2, 0.25, STREAM, QUICK_STREAM, (512, 1024, 2048), SWEEP),
     "thorough": Care(0.01, 0.5, 2.0, 1.0, 5.0, STREAM, STREAM, (256, 509, 512, 1024, 2048, 4096), SWEEP),
 }
-REPEAT_S = 0.5  # one roof measured again, with its set-up
-ROOFS = 7  # about: four memory levels, three dtypes
 VERIFY_AND_SETUP_S = {"cache": 0.02, "dram": 0.25, "gemm": 0.15}  # a kernel, seen on two cores
 
 
-class Planner:
-    """Fills a Plan for one device; each `add_*` plans one room of the roofline."""
+class CpuPlanner(Planner):
+    """Each `add_*` plans one room of the roofline."""
 
     def __init__(
         self, device: Device, backend: Backend, *, mode: Mode = "default", dtypes: Sequence[str] = (),
         operands: OperandClass = "uniform",
     ) -> None:  # fmt: skip
-        self.device, self.backend, self.mode, self.operands = device, backend, mode, operands
+        super().__init__(device, backend, mode=mode, dtypes=dtypes, operands=operands)
         self.care = CARE[mode]
-        self.dtypes = tuple(dtypes)
-        self.plan = Plan()
-        self.dram_flags: tuple[str, ...] = ()
+        self.target = self.care.target
         cores, quota = device.cores or len(device.cpus) or 1, device.facts.get("cgroup_cpus")
         # More threads than the cgroup's quota would be stopped in the middle of a measurement.
         self.threads = max(1, min(cores, int(quota) if isinstance(quota, (int, float)) else cores))
 
-    def wants(self, dtype: str) -> bool:
-        return not self.dtypes or dtype in self.dtypes
+    def fill(self) -> None:
+        self.note_dtypes()
+        self.add_arithmetic()
+        self.add_bandwidth()
+        self.add_gemm()
+        self.add_latency()
 
     def float_dtypes(self) -> tuple[str, ...]:
         """Of float64 and float32 those asked for."""
@@ -116,28 +75,6 @@ class Planner:
                 self.plan.notes.append(f"{dtype}: no kernel of this version computes in it, so it has no ceiling.")
         if not self.float_dtypes():
             self.plan.notes.append("Bandwidth is measured with float64; GEMM and the sweep need float64 or float32.")
-
-    def item(
-        self, name: str, dtype: str, sizes: dict[str, int], threads: int, variant: str = "", level: str | None = None
-    ) -> Item:
-        spec, problem, execution = find(name), Problem.of(dtype, self.operands, **sizes), Execution(threads, variant)
-        name = measurement_id(spec, problem, execution, self.device.id, self.backend.name)
-        return Item(
-            name, spec, problem, execution, level, self.dram_flags if level == "dram" and spec.family != "gemm" else ()
-        )
-
-    def add(self, title: str, items: Sequence[Item], budget_s: float, setup_s: float) -> None:
-        can: list[Item] = []
-        for item in items:
-            able = self.backend.supports(item.spec, item.problem.dtype, self.device)
-            if able:
-                can.append(item)
-            else:
-                self.plan.skipped.append((item, able.reason))
-        if can:
-            warmup_s = budget_s / 3
-            policy = Policy(target=self.care.target, max_time_s=budget_s, max_warmup_s=warmup_s)
-            self.plan.groups.append(Group(title, tuple(can), policy, len(can) * (budget_s + warmup_s + setup_s)))
 
     # -- memory -------------------------------------------------------------------------------------------------
 
@@ -153,25 +90,6 @@ class Planner:
         inner = [c for c in self.device.caches if c.level != level]
         nearer = 2 * threads * max((c.size_bytes for c in inner), default=0)
         return min(max(cache.size_bytes * cache.count // 4, nearer), int(cache.size_bytes * cache.count * 0.75))
-
-    def last_level(self) -> str | None:
-        return self.device.caches[-1].level if self.device.caches else None
-
-    def dram_array_bytes(self) -> int:
-        """Bytes of one array for DRAM, smaller where memory is short (and then said)."""
-        caches = self.device.caches
-        cache_bytes = caches[-1].size_bytes * caches[-1].count if caches else 32 * MIB
-        wanted = max(DRAM_OVER_CACHE * cache_bytes, 64 * MIB)
-        # Two thirds of what is there, for the stream kernels' three arrays and the sweep's one.
-        limit = (self.device.memory_bytes or 1 << 62) * 2 // 3 // 4
-        if wanted <= limit:
-            return wanted
-        self.dram_flags = ("cache-resident",)
-        self.plan.notes.append(
-            f"Memory is short: DRAM arrays are {limit / MIB:.0f} MiB, {limit / cache_bytes:.1f} times the last-level "
-            f"cache instead of {DRAM_OVER_CACHE}; DRAM figures may contain cache hits."
-        )
-        return limit // (64 * 1024) * (64 * 1024)
 
     def stream_items(self, level: str, dtype: str, names: Sequence[str], threads: int) -> list[Item]:
         itemsize = Problem.of(dtype).itemsize
@@ -265,31 +183,3 @@ class Planner:
             for size in self.chase_bytes(level):
                 items.append(self.item("latency.chase", "int64", {"n": max(2, size // line)}, 1, level=level))
         self.add("latency", items, self.care.peak_s, VERIFY_AND_SETUP_S["cache"])
-
-
-def make_plan(
-    device: Device, backend: Backend, *, mode: Mode = "default", dtypes: Sequence[str] = (),
-    operands: OperandClass = "uniform",
-) -> Plan:  # fmt: skip
-    """The whole plan of a roofline run on one device."""
-    planner = Planner(device, backend, mode=mode, dtypes=dtypes, operands=operands)
-    planner.note_dtypes()
-    planner.add_arithmetic()
-    planner.add_bandwidth()
-    planner.add_gemm()
-    planner.add_latency()
-    notes = dict.fromkeys(planner.plan.notes)
-    planner.plan.notes = list(notes)
-    return planner.plan
-
-
-def repeat_group(plan: Plan, ceilings: Sequence[dict[str, object]]) -> Group | None:
-    """The kernels behind the roofs once more, to be measured at the end of the run; None where nothing was measured."""
-    ids = {ceiling["measurement"] for ceiling in ceilings if ceiling["scope"] == "roof"}
-    again = [(item, group.policy) for group in plan.groups for item in group.items if item.id in ids]
-    if not again:
-        return None
-    budget_s = max(policy.max_time_s for _, policy in again) / 2
-    target = min(policy.target for _, policy in again)
-    policy = Policy(target=target, max_time_s=budget_s, max_warmup_s=budget_s / 3)
-    return Group("ceilings again", tuple(item for item, _ in again), policy, REPEAT_S * len(again), repeat=True)
