@@ -1,4 +1,4 @@
-// Allocation on the device, on the host and managed; pools.
+// Allocation on the device, on the host and managed.
 #include <algorithm>
 #include <cstring>
 
@@ -30,21 +30,6 @@ cudaError_t release(void* pointer, bool host) {
     context(found.device).synchronize();
     memory().release(pointer);
     return context(current_device()).failure();
-}
-
-cudaMemPool_t pool_of(int device) { return reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1); }
-int device_of(cudaMemPool_t pool) { return static_cast<int>(reinterpret_cast<std::uintptr_t>(pool)) - 1; }
-bool valid(cudaMemPool_t pool) { return device_of(pool) >= 0 && device_of(pool) < device_count(); }
-
-cudaError_t allocate_async(void** out, std::size_t bytes, cudaStream_t handle) {
-    const auto stream = stream_of(handle);
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
-    if (bytes == 0) return cudaErrorInvalidValue;
-    const cudaError_t code = allocate(out, bytes, MemoryKind::device);
-    if (code == cudaSuccess) return code;
-    stream->finish();  // what was freed in the stream's order may serve
-    return allocate(out, bytes, MemoryKind::device);
 }
 }  // namespace
 
@@ -130,67 +115,6 @@ PTXEMU_API cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t, cu
         const auto stream = stream_of(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
         stream->enqueue(cudaGraphNodeTypeEmpty, [] {});
-        return cudaSuccess;
-    });
-}
-
-PTXEMU_API cudaError_t cudaMallocAsync(void** out, std::size_t bytes, cudaStream_t stream) {
-    return call("cudaMallocAsync", [&] { return allocate_async(out, bytes, stream); });
-}
-PTXEMU_API cudaError_t cudaMallocFromPoolAsync(void** out, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
-    return call("cudaMallocFromPoolAsync",
-                [&] { return valid(pool) ? allocate_async(out, bytes, stream) : cudaErrorInvalidValue; });
-}
-PTXEMU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
-    return call("cudaFreeAsync", [&] {
-        Allocation found;
-        const auto stream = stream_of(handle);
-        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-        if (!memory().find(reinterpret_cast<u64>(pointer), &found) || found.begin != reinterpret_cast<u64>(pointer))
-            return cudaErrorInvalidValue;
-        stream->submit([pointer] { memory().release(pointer); });
-        return cudaSuccess;
-    });
-}
-PTXEMU_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-    return call("cudaDeviceGetDefaultMemPool", [&] {
-        if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
-        *pool = pool_of(device);
-        return cudaSuccess;
-    });
-}
-PTXEMU_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
-    return call("cudaDeviceGetMemPool", [&] {
-        if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
-        *pool = pool_of(device);
-        return cudaSuccess;
-    });
-}
-PTXEMU_API cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
-    return call("cudaDeviceSetMemPool", [] { return cudaSuccess; });
-}
-PTXEMU_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t) {
-    return call("cudaMemPoolTrimTo", [&] { return valid(pool) ? cudaSuccess : cudaErrorInvalidValue; });
-}
-PTXEMU_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr which, void* value) {
-    return call("cudaMemPoolSetAttribute", [&] {
-        if (!valid(pool)) return cudaErrorInvalidValue;
-        if (which == cudaMemPoolAttrReleaseThreshold)
-            context(device_of(pool)).release_threshold = *static_cast<u64*>(value);
-        return cudaSuccess;
-    });
-}
-PTXEMU_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr which, void* value) {
-    return call("cudaMemPoolGetAttribute", [&] {
-        if (!valid(pool)) return cudaErrorInvalidValue;
-        const int device = device_of(pool);
-        if (which == cudaMemPoolAttrReleaseThreshold) {
-            *static_cast<u64*>(value) = context(device).release_threshold;
-        } else if (which >= cudaMemPoolAttrReservedMemCurrent) {
-            *static_cast<u64*>(value) = memory().used(device);
-        } else {
-            *static_cast<int*>(value) = 1;
-        }
         return cudaSuccess;
     });
 }

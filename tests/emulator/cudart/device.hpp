@@ -36,7 +36,6 @@ struct Context {
     std::mutex order;                // submissions, so that the legacy stream and the others agree on who is first
     std::shared_ptr<Stream> legacy;  // stream 0
     std::vector<std::weak_ptr<Stream>> streams;
-    u64 release_threshold = 0;  // of the default memory pool
 
     cudaError_t failure() const;
     void fail(cudaError_t code);  // sticky: every later call returns it

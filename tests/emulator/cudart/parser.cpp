@@ -25,6 +25,16 @@ std::string without_comments(const std::string& text) {
     return out;
 }
 
+// Blanks out the lines of debug information, which end without a semicolon.
+void drop_locations(std::string* text) {
+    for (std::size_t begin = 0; begin < text->size();) {
+        const std::size_t end = std::min(text->find('\n', begin), text->size());
+        const std::size_t word = text->find_first_not_of(" \t", begin);
+        if (word < end && text->compare(word, 4, ".loc") == 0) text->replace(word, end - word, end - word, ' ');
+        begin = end + 1;
+    }
+}
+
 std::size_t closing_brace(const std::string& text, std::size_t open) {
     int depth = 0;
     for (std::size_t i = open; i < text.size(); ++i) {
@@ -117,7 +127,8 @@ void read_item(const std::string& text, std::size_t* at, Module* module) {
 }  // namespace
 
 Module parse_module(const std::string& original) {
-    const std::string text = without_comments(original);
+    std::string text = without_comments(original);
+    drop_locations(&text);
     Module module;
     for (std::size_t at = 0; at < text.size();) {
         if (std::isspace(static_cast<unsigned char>(text[at])) != 0) {
