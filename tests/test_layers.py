@@ -10,8 +10,8 @@ import pytest
 import gpumicro
 
 ROOMS = (
-    "errors", "units", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries", "limits",
-    "topology", "environment", "peaks", "kernels", "sass",
+    "errors", "units", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries", "limits", "topology",
+    "environment", "peaks", "kernels", "sass",
     "stats", "slopes", "timers", "device_clock", "device_timers", "device_probe", "measurement", "agreement",
     "baselines", "sampling", "measure", "comparison", "backends", "schema", "result", "model", "verdicts", "explain",
     "sustain", "watch", "plan", "survey", "report", "chart", "cli", "__main__",
