@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -98,14 +98,15 @@ class FakeEventClock:
         return 1e-3 * float(np.float32(1e3 * took))
 
 
-@dataclass(eq=False)
 class FakeGraphs:
-    """What `_cuda.timing.Graphs` is to a native work: its replay is the work itself, its lengths are noted."""
+    """What `_cuda.timing.Graphs` is to a native work that it does not keep; its lengths are noted."""
 
-    work: DeviceWork
-    captured: set[int] = field(default_factory=set)
+    def __init__(self, work: DeviceWork) -> None:
+        self.work = replace(work, syncs=False)  # the replay takes as long
+        self.captured: set[int] = set()
+        self._waits = work.syncs
 
     def capture(self, runs: int) -> None:
-        if self.work.syncs:
+        if self._waits:
             raise CudaError("cudaStreamEndCapture", 901, "cudaErrorStreamCaptureInvalidated", "it synchronises")
         self.captured.add(runs)

@@ -74,6 +74,8 @@ def test_the_policy_asks_for_cold_and_gets_it_where_the_timer_can() -> None:
     assert timer.with_cache("cold") is timer.with_cache("cold")
     with pytest.raises(UsageError, match="evicts nothing"):
         time_kernel(FakeWork(1e-5), timer=FakeTimer(), cache="cold")
+    with pytest.raises(UsageError, match=r"batch is 8, and a span of EventTimer\(0, 'cold'\) has 1 at most"):
+        time_kernel(DeviceWork(50e-6), timer=timer, cache="cold", batch=8)
     with pytest.raises(UsageError, match="hot' or 'cold'"):
         EventTimer(0, "warm", clock=FakeEventClock())  # type: ignore[arg-type]
 
@@ -264,6 +266,17 @@ def test_a_graph_is_one_launch_behind_the_gate_and_captured_once_a_length() -> N
     assert {limit for _, runs, gated, limit in clock.asked if gated and runs > 1} == {WHOLE}
     graphs, _ = timer._captured(work)
     assert graphs.captured == {512, 1024, 2048}
+
+
+def test_graphs_go_with_their_work() -> None:
+    timer, _ = graph_timer()
+    work = DeviceWork(1e-6)
+    timer.sample(work, [2])
+    assert len(timer._graphs) == 1
+    del work
+    timer.events._clock.asked.clear()  # type: ignore[attr-defined]
+    gc.collect()
+    assert len(timer._graphs) == 0
 
 
 def test_work_that_cannot_be_captured_is_refused_in_words() -> None:

@@ -88,8 +88,10 @@ Work native_or_python(const py::object& work) {
 }
 
 struct GraphsObject {
-    GraphsObject(int device, py::object work_) : work(std::move(work_)), graphs(device, native_or_python(work)) {}
-    py::object work;  // kept alive
+    GraphsObject(int device, const py::object& work, bool keep) : graphs(device, native_or_python(work)) {
+        if (keep) kept = work;
+    }
+    py::object kept;
     Graphs graphs;
 };
 
@@ -121,7 +123,7 @@ void register_event_clock(py::module_& m) {
             [](EventClock& self, double seconds) { self.timer.options.phase_s = seconds; });
 
     py::class_<GraphsObject>(m, "Graphs")
-        .def(py::init<int, py::object>(), "device"_a, "work"_a)
+        .def(py::init<int, const py::object&, bool>(), "device"_a, "work"_a, "keep"_a = true)
         .def(
             "capture", [](GraphsObject& self, std::int64_t runs) { self.graphs.capture(runs); }, "runs"_a)
         .def(

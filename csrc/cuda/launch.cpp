@@ -88,17 +88,18 @@ void Launch::run(void* self, std::int64_t n) {
 }
 
 cudaFuncAttributes attributes(const std::string& symbol, int device) {
+    const void* const function = find_symbol(symbol).function;
     const DeviceScope scope(device);
     cudaFuncAttributes found{};
-    GM_CUDA(cudaFuncGetAttributes(&found, find_symbol(symbol).function));
+    GM_CUDA(cudaFuncGetAttributes(&found, function));
     return found;
 }
 
 int occupancy(const std::string& symbol, int device, int block_threads, std::size_t shared_bytes) {
+    const void* const function = find_symbol(symbol).function;
     const DeviceScope scope(device);
     int blocks = 0;
-    GM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, find_symbol(symbol).function, block_threads,
-                                                          shared_bytes));
+    GM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, block_threads, shared_bytes));
     return blocks;
 }
 

@@ -67,7 +67,7 @@ class EventTimer:
         self._gap: tuple[float, float] | None = None  # host's time beside an empty span: median and MAD
         self._walls = np.zeros(0)  # host's time of each span of the last sample
         self._queue_limit = QUEUE_LIMIT
-        self._gates = not profiler() and self._clock.gate_holds()
+        self.gates = not profiler() and self._clock.gate_holds()  # whether work waits behind one
 
     @property
     def largest_batch(self) -> int:
@@ -97,10 +97,15 @@ class EventTimer:
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
         empty = np.zeros(n, dtype=np.int64)
-        spans = self._take(None, empty, self._gates)
+        spans = self._take(None, empty, self.gates)
         if n > 0:
             self._gap = (stats.median(self._walls - spans), stats.mad(self._walls - spans))
         return spans
+
+    def host_gaps(self, n: int = 256) -> FloatArray:
+        """n times what the host sees beside an empty span: from the gate's opening to the end, less the span."""
+        spans = self.overhead(n)
+        return self._walls - spans
 
     def now(self) -> float:
         """Seconds on the host's clock, from an arbitrary origin."""
@@ -143,7 +148,7 @@ class EventTimer:
 
     def _knows(self, work: Any, first: Counts, whole: bool) -> bool:
         """Whether to gate this work. A new one runs first without a gate, then once behind one."""
-        if not self._gates:
+        if not self.gates:
             self._flags.add("ungated")
             return False
         try:
@@ -215,7 +220,8 @@ class GraphTimer:
     ) -> None:
         self.device = device
         self.events = events or EventTimer(device, **options)
-        self._capture = capture or (lambda work: native().Graphs(device, work))
+        # Graphs that kept their work would keep it for ever: they go when it goes.
+        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False))
         self._graphs: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
     def tick(self) -> Tick:

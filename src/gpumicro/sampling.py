@@ -14,6 +14,7 @@ from . import stats
 from ._core.timing import Work
 from .agreement import agreed_cache, agreed_estimand, take_flags
 from .baselines import Baseline, Intercept
+from .errors import UsageError
 from .measurement import FloatArray, Measurement, Policy
 from .timers import Counts, FakeWork, Runnable, as_work
 
@@ -42,6 +43,8 @@ class Run:
         self.ladder: tuple[int, ...] = getattr(timer, "ladder", (1,))
         self.baseline = Intercept(baseline) if len(self.ladder) > 1 else baseline
         self.largest_batch: int = getattr(timer, "largest_batch", MOST)
+        if policy.batch and policy.batch > self.largest_batch:
+            raise UsageError(f"batch is {policy.batch}, and a span of {timer!r} has {self.largest_batch} at most")
         self.told: set[str] = set()  # flags that the timer raised
         self.batch = 1
         self.span_s = 0.0  # typical, of late

@@ -81,7 +81,7 @@ class HostActionPrepared:
         }
 
     def verify(self) -> Check:
-        """Run once and compare every byte. Raises VerificationError for the first wrong one, CudaError for a failure."""
+        """Run once and compare every byte. VerificationError for the first wrong one, CudaError for a failure."""
         action = self._live
         action.reset()
         core.WallClock().sample(action.work, np.ones(1, np.int64))
@@ -114,7 +114,7 @@ class HostActionPrepared:
 
 
 def prepare(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> HostActionPrepared:
-    """The work of a record in `ACTIONS`. UsageError, OutOfMemory, CudaError or BackendUnavailable where it cannot be."""
+    """The work of a record in `ACTIONS`. UsageError, OutOfMemory, CudaError, BackendUnavailable where it cannot be."""
     for name, size in problem.sizes:
         if name != "to" and size < 1:
             raise UsageError(f"{spec.name} needs {name} of at least 1, not {size}")

@@ -19,6 +19,8 @@ from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Problem, Tenso
 from . import cuda_operands
 from .cuda_operands import OperandBuffer
 
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+
 POISON = 0xFF  # a NaN in every float format that is stored, -1 in every integer
 
 
@@ -83,14 +85,16 @@ class CudaPrepared:
         Raises VerificationError for a wrong output, CudaError where the run fails.
         """
         _ = self._live
+        before = {}
         for one in cuda_operands.operands_of(self.spec, self._form):
             held = self._operands[one.name]
             if one.role == "out":
                 held.buffer.fill(POISON)
             elif one.role == "inout":
                 cuda_operands.fill(one, self._form, self.problem, held, self._index)
+                before[one.name] = held.read()
         self.run()
-        return self._check(cuda_operands.copies(self._operands))
+        return self._check(before, cuda_operands.copies(self._operands))
 
     def run(self, n: int = 1) -> None:
         """Do the work n times and wait for it. Raises CudaError."""
@@ -102,10 +106,10 @@ class CudaPrepared:
         timing.WallClock().sample(self._live.work, np.array([n], np.int64))
         cuda_native.load().synchronize(self._index)
 
-    def _check(self, after: Mapping[str, npt.NDArray[np.generic]]) -> Check:
+    def _check(self, before: Arrays, after: Arrays) -> Check:
         if self._form.check is not None:
             return self._form.check(self.spec, self.problem, after)
-        return compare(self.spec, self._form, self.problem, after)
+        return compare(self.spec, self._form, self.problem, before, after)
 
     def outputs(self) -> dict[str, npt.NDArray[np.generic]]:
         """Copies of what the last run wrote, as stored."""
@@ -178,11 +182,12 @@ def event_timer(device: int) -> EventTimer:
     return _event_timer(cuda_native.load(), device)
 
 
-def compare(spec: KernelSpec, form: GpuForm, problem: Problem, after: Mapping[str, npt.NDArray[np.generic]]) -> Check:
-    """Every element of every output against the spec's reference in float64.
+def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, after: Arrays) -> Check:
+    """Every element of the output against the spec's reference in float64.
 
-    The bound of an element: `form.growth(problem)` roundoffs of the output's type times reference(|operands|). Raises
-    VerificationError for the worst element beyond it; a NaN is beyond any.
+    `before` holds what operands that are changed in place held. The bound of an element: `form.growth(problem)`
+    roundoffs of the output's type times reference(|operands|). Raises VerificationError for the element furthest beyond
+    its bound; a NaN is beyond any.
     """
     if spec.reference is None:
         raise UsageError(f"{spec.name} has neither a reference nor a check of its own")
@@ -191,7 +196,7 @@ def compare(spec: KernelSpec, form: GpuForm, problem: Problem, after: Mapping[st
     if len(outputs) != 1:
         raise UsageError(f"{spec.name} has {len(outputs)} outputs and no check of its own")
     output = outputs[0]
-    values = [formats.decode(after[one.name], one.dtype(problem)) for one in operands]
+    values = [formats.decode(before.get(one.name, after[one.name]), one.dtype(problem)) for one in operands]
     sources = [v if one.role != "out" else np.zeros_like(v) for v, one in zip(values, operands, strict=True)]
     expected = np.asarray(spec.reference(*sources), np.float64).reshape(-1)
     size = np.abs(np.asarray(spec.reference(*map(np.abs, sources)), np.float64).reshape(-1))
@@ -207,7 +212,7 @@ def judge(
     bound: npt.NDArray[np.float64],
     reference: str,
 ) -> Check:
-    """A Check of elements that all lie within their bounds. Raises VerificationError for the first worst one."""
+    """A Check of elements that all lie within their bounds. Raises VerificationError for the one furthest out."""
     if got.shape != expected.shape:
         raise VerificationError(kernel, 0, float(expected.size), float(got.size), 0.0)
     if got.size == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import UsageError, nearest
 from ..spec import KernelSpec
-from . import atomics, cache, gemm, latency, mixed, peak, peak_tensor, stream
+from . import alloc, atomics, cache, copy, gemm, latency, launch, mixed, peak, peak_tensor, stream
 
 CATALOGUE: tuple[KernelSpec, ...] = (
     *stream.SPECS,
@@ -15,6 +15,9 @@ CATALOGUE: tuple[KernelSpec, ...] = (
     *mixed.SPECS,
     *cache.SPECS,
     *atomics.SPECS,
+    *launch.SPECS,
+    *copy.SPECS,
+    *alloc.SPECS,
 )
 
 
