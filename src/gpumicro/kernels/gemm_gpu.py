@@ -215,7 +215,8 @@ class Executed:
 def executed(kernel: str, problem: Problem, variant: str) -> Executed:
     """What a launch of gemm.tiled or gemm.mma really does: the edge terms of the catalogue's claims.
 
-    Every tile of C reads its rows of A and its columns of B, without their overhang, and multiplies with it.
+    Every tile of C reads its rows of A and its columns of B, without their overhang, and multiplies with it. Rounding
+    sums to float16 adds up to one FLOP an element of C (types.cuh, narrow_magnitude), which is not counted here.
     """
     m, n, k = sizes_of(problem)
     if kernel == "gemm.tiled":
