@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import cuda_native
 from ..device import Device
 from ..device_timers import EventTimer
-from ..errors import UsageError, VerificationError
+from ..errors import BackendUnavailable, CudaError, UsageError, VerificationError
 from ..kernels import formats
 from ..kernels.parts import each_part
 from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
@@ -130,7 +130,10 @@ class CudaPrepared:
 
 
 def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> Any:
-    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes."""
+    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes.
+
+    Raises CudaError, and BackendUnavailable where the driver has no descriptors.
+    """
     cuda = cuda_native.load()
     arguments = [_bytes_of(argument, operands) for argument in launch.arguments]
     keep = tuple(operands.values())
@@ -145,11 +148,15 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     held = operands[argument.operand]
     itemsize = formats.stored(held.dtype).itemsize
     strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
-    return bytes(
-        cuda_native.load().tensor_map(
-            held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
+    make = cuda_native.load().tensor_map
+    try:
+        return bytes(
+            make(held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes)
         )
-    )
+    except CudaError:
+        raise
+    except RuntimeError as error:
+        raise BackendUnavailable(f"no TMA descriptor can be made: {error}") from error
 
 
 def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
