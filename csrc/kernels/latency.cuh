@@ -85,7 +85,8 @@ __device__ __forceinline__ P timed_walk(P p, index hops, index* state, Load load
 // The walk goes on where the last run ended. CACHED: through L1; else past it.
 template <bool CACHED>
 __global__ void __launch_bounds__(kChaseBlock) chase(index* next, index* state, index lines, index warm, index hops) {
-    const index signature = (address_of(next) ^ lines * 0x632be59bd9b4e019LL) | 1;
+    const auto key = static_cast<unsigned long long>(lines) * 0x632be59bd9b4e019ULL;
+    const index signature = address_of(next) ^ static_cast<index>(key | 1);
     const bool built = state[kSignature] == signature;
     __syncthreads();
     if (!built) {

@@ -1,8 +1,9 @@
 // Runs CUDA kernels on the CPU, to be sanitized: `cusim::launch({grid, block, shared_bytes}, kernel, arguments...)`.
-// Include this first, then csrc/kernels/*.cuh. One fiber a CUDA thread, or one std::thread with -DGPUMICRO_SIM_THREADS;
-// one block after another. It shows accesses out of bounds, races within a block, missing barriers and waits. It cannot
-// show races between blocks, the order of roundings, bank conflicts or speed. It has no instruction of its own: inline
-// PTX stays in csrc/kernels/ptx*.cuh, where each wrapper has a body for GPUMICRO_CPU_SIM.
+// Compile with `-include cuda_cpu.hpp`, since it must come before csrc/kernels/*.cuh. One fiber a CUDA thread, or one
+// std::thread with -DGPUMICRO_SIM_THREADS; one block after another. It shows accesses out of bounds, races within a
+// block, missing barriers and waits. It cannot show races between blocks, the order of roundings, bank conflicts or
+// speed. It has no instruction of its own: inline PTX stays in csrc/kernels/ptx*.cuh, where each wrapper has a body for
+// GPUMICRO_CPU_SIM.
 #pragma once
 #define GPUMICRO_CPU_SIM 1
 #include "engine.hpp"

@@ -73,7 +73,7 @@ class WarpBarriers {
                 return part.barrier(mask).wait();
             }
         }
-        fail("more different masks in one block than the shim has barriers for");
+        fail("more different masks in one launch than the shim has barriers for");
     }
 
   private:
@@ -101,32 +101,54 @@ inline WarpBarriers* warp_barriers = nullptr;
 inline void block_sync(int) { block_barrier->wait(); }
 inline void warp_sync(unsigned mask) { warp_barriers[warp()].wait(mask); }
 
+// The threads of a launch live through all its blocks: two more barriers, which the launching thread takes part in,
+// hold a block's beginning and its end.
 class Engine {
   public:
-    explicit Engine(unsigned threads) : threads_(threads) {}
+    explicit Engine(unsigned threads) : threads_(threads), warps_(new WarpBarriers[(threads + kWarp - 1) / kWarp]) {
+        begin_.expect(threads + 1);
+        end_.expect(threads + 1);
+    }
+    ~Engine() {
+        body_ = nullptr;
+        begin_.wait();
+        for (std::thread& thread : running_) thread.join();
+    }
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
     Thread& thread(unsigned i) { return threads_[i]; }
+
     void run_block(const Body& body) {
         const unsigned count = static_cast<unsigned>(threads_.size());
-        Barrier whole;
-        whole.expect(count);
-        const std::unique_ptr<WarpBarriers[]> warps(new WarpBarriers[(count + kWarp - 1) / kWarp]);
-        for (unsigned w = 0; w * kWarp < count; ++w) warps[w].begin(lanes_of(w));
-        block_barrier = &whole;
-        warp_barriers = warps.get();
-        std::vector<std::thread> running;
-        for (Thread& thread : threads_) {
-            running.emplace_back([&] {
-                current = &thread;
-                body();
-                warps[warp()].end_of_lane();
-                whole.leave();
-            });
+        body_ = &body;
+        whole_.expect(count);
+        for (unsigned w = 0; w * kWarp < count; ++w) warps_[w].begin(lanes_of(w));
+        block_barrier = &whole_;
+        warp_barriers = warps_.get();
+        if (running_.empty()) {
+            for (Thread& thread : threads_) running_.emplace_back([this, &thread] { live(thread); });
         }
-        for (std::thread& thread : running) thread.join();
+        begin_.wait();
+        end_.wait();
     }
 
   private:
+    void live(Thread& thread) {
+        current = &thread;
+        for (begin_.wait(); body_ != nullptr; begin_.wait()) {
+            (*body_)();
+            warps_[warp()].end_of_lane();
+            whole_.leave();
+            end_.wait();
+        }
+    }
+
     std::vector<Thread> threads_;
+    const std::unique_ptr<WarpBarriers[]> warps_;
+    Barrier whole_, begin_, end_;
+    const Body* body_ = nullptr;
+    std::vector<std::thread> running_;
 };
 
 }  // namespace cusim

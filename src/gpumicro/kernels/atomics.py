@@ -1,4 +1,4 @@
-"""Throughput of atomic additions that return nothing (csrc/kernels/atomics.cuh); an addition counts as one operation."""
+"""Throughput of atomic additions that return nothing (csrc/kernels/atomics.cuh); an addition is one operation."""
 
 from __future__ import annotations
 

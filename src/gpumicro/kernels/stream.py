@@ -1,8 +1,8 @@
 """STREAM's kernels, and read, write and dot. Always a = f(b, c): inputs are never written, so any run can be checked.
 
 Bytes as STREAM counts them: each load and each store once. A temporal store also reads the line it writes to
-(write-allocate): a temporal triad really moves 4/3 of what is counted, copy and scale 3/2, write twice. On a GPU no line
-that a store fills is read.
+(write-allocate): a temporal triad really moves 4/3 of what is counted, copy and scale 3/2, write twice. On a GPU no
+line that a store fills is read.
 """
 
 from __future__ import annotations
