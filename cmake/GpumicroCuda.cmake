@@ -2,12 +2,13 @@
 #
 # In:  GPUMICRO_CUDA, GPUMICRO_CUDA_FROM_WHEELS, GPUMICRO_CUDA_ARCHS
 # Out: GPUMICRO_HAVE_CUDA; GPUMICRO_CUDA_WHY, the reason in words where there is none (it reads well after "because");
-#      GPUMICRO_CUDA_KNOWN_ARCHS, the part of GPUMICRO_CUDA_ARCHS that this nvcc can make
+#      GPUMICRO_CUDA_KNOWN_ARCHS, the part of GPUMICRO_CUDA_ARCHS (empty: of all of ours) that this nvcc can make
 #
 # AUTO never fails a build for want of nvcc, nor for one that does not work: it is tried on a kernel of two lines before
 # CMake is told of it, since enable_language() has no way back.
 
 set(GPUMICRO_CUDA_OLDEST 12.0)
+set(GPUMICRO_CUDA_ALL_ARCHS "75-real;80-real;86-real;89-real;90a-real;100a-real;120-real;120-virtual")
 
 # PyPI's wheels put a toolkit under site-packages. In pip's isolated build CMake's interpreter does not see the
 # environment of the build, but scikit-build-core puts its folders into CMAKE_PREFIX_PATH.
@@ -148,7 +149,15 @@ else()
     string(APPEND CMAKE_CUDA_FLAGS " ${flags}")
     set(CMAKE_CUDA_ARCHITECTURES OFF)  # set on the target
     enable_language(CUDA)
-    gpumicro_known_archs("${nvcc}" "${GPUMICRO_CUDA_ARCHS}" GPUMICRO_CUDA_KNOWN_ARCHS)
+    if(GPUMICRO_CUDA_ARCHS)
+      set(wanted "${GPUMICRO_CUDA_ARCHS}")
+    else()
+      set(wanted "${GPUMICRO_CUDA_ALL_ARCHS}")
+    endif()
+    gpumicro_known_archs("${nvcc}" "${wanted}" GPUMICRO_CUDA_KNOWN_ARCHS)
+    if(NOT GPUMICRO_CUDA_KNOWN_ARCHS)
+      message(FATAL_ERROR "gpumicro: nvcc ${CMAKE_CUDA_COMPILER_VERSION} knows none of ${wanted} (GPUMICRO_CUDA_ARCHS)")
+    endif()
     set(GPUMICRO_HAVE_CUDA ON)
   endif()
 endif()

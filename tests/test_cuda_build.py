@@ -27,17 +27,21 @@ message(STATUS "have: ${GPUMICRO_HAVE_CUDA}; why: ${GPUMICRO_CUDA_WHY}")
 pytestmark = pytest.mark.skipif(CMAKE is None, reason="no cmake on PATH")
 
 
-def environment(tmp_path: Path, **more: str) -> dict[str, str]:
-    """This process's, with every program on PATH but nvcc, and CUDA nowhere."""
-    programs = tmp_path / "programs"
-    if not programs.exists():
-        programs.mkdir()
-        for folder in map(Path, os.environ["PATH"].split(os.pathsep)):
-            for program in folder.iterdir() if folder.is_dir() else ():
-                if not program.name.startswith("nvcc") and not (programs / program.name).is_symlink():
-                    (programs / program.name).symlink_to(program)
+def environment(tmp_path: Path, programs: Path | None = None, **more: str) -> dict[str, str]:
+    """This process's, with CUDA nowhere and no program but those in a folder on PATH."""
     kept = {k: v for k, v in os.environ.items() if k not in ("CUDACXX", "CUDA_PATH", "CUDA_HOME", "CUDAHOSTCXX")}
-    return {**kept, "PATH": str(programs), "CUDA_HOME": str(tmp_path / "toolkit"), **more}
+    path = str(programs or tmp_path / "nothing")
+    return {**kept, "PATH": path, "CUDA_HOME": str(tmp_path / "toolkit"), **more}
+
+
+def all_but_nvcc(folder: Path) -> Path:
+    """The folder, with links to every program on PATH but nvcc."""
+    folder.mkdir()
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in place.iterdir() if place.is_dir() else ():
+            if not program.name.startswith("nvcc") and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return folder
 
 
 def script(tmp_path: Path, *defines: str, more: str = "", **variables: str) -> tuple[int, str]:
@@ -144,7 +148,14 @@ def test_the_project_configures_without_nvcc(tmp_path: Path) -> None:
         str(CMAKE), "-S", str(ROOT), "-B", str(tmp_path / "build"), f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
         f"-DPython_EXECUTABLE={sys.executable}", "-DGPUMICRO_CUDA=AUTO",
     ]  # fmt: skip
-    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        env=environment(tmp_path, all_but_nvcc(tmp_path / "programs")),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     if "nvcc was found" not in done.stdout:
         pytest.skip("the compiler is among this Python's packages")
@@ -161,6 +172,7 @@ def test_the_wheels_setting_pins_one_release_and_switches_cuda_on() -> None:
     assert not re.search(override["if"]["env"]["GPUMICRO_CUDA_WHEELS"], "newest13")
     # nvidia-cuda-nvcc alone does not pin nvvm, crt and runtime; the metapackage does.
     assert override["build"]["requires"] == ["cuda-toolkit[nvcc,cccl]==13.0.*"]
+    assert override["inherit"]["cmake"]["define"] == "append"  # or GPUMICRO_CUDA_ARCHS would be lost
     assert override["cmake"]["define"] == {"GPUMICRO_CUDA": "ON", "GPUMICRO_CUDA_FROM_WHEELS": "ON"}
     defined = settings["cmake"]["define"]
     assert defined["GPUMICRO_CUDA"] == {"env": "GPUMICRO_CUDA", "default": "AUTO"}

@@ -11,7 +11,7 @@ import pytest
 from gpumicro import cuda_native
 from gpumicro.device import Device
 from gpumicro.errors import UsageError, VerificationError
-from gpumicro.kernels import find, formats, gemm_check
+from gpumicro.kernels import find, formats, gemm_check, gemm_gpu
 from gpumicro.kernels.gemm_check import TRANSPOSED_B, result_dtype
 from gpumicro.spec import Execution, GpuForm, Launch, Problem, TensorMap
 
@@ -90,6 +90,18 @@ def test_bytes_count_each_matrix_once_in_its_own_type() -> None:
     spec = find("gemm.vendor")
     for dtype, c_bytes, bytes_ in (("bfloat16", 2, 2), ("int8", 4, 1), ("float8_e4m3fn", 2, 1), ("tf32", 4, 4)):
         assert spec.bytes_moved(Problem.of(dtype, m=2, n=3, k=5)) == 6 * c_bytes + (10 + 15) * bytes_
+
+
+def test_edge_terms_are_whole_tiles_and_repeated_reads() -> None:
+    small = Problem.of("float32", m=70, n=72, k=200)
+    got = gemm_gpu.executed("gemm.tiled", small, "32x32")  # 3 x 3 tiles
+    assert got == gemm_gpu.Executed(3 * (70 * 200 + 200 * 72) * 4, 70 * 72 * 4, 2 * 96 * 96 * 200)
+    got = gemm_gpu.executed("gemm.mma", Problem.of("bfloat16", m=70, n=72, k=200), "64x64")  # 2 x 2 tiles, 32 along k
+    assert got == gemm_gpu.Executed(2 * (70 * 200 + 200 * 72) * 2, 70 * 72 * 2, 2 * 128 * 128 * 224)
+    whole = Problem.of("float64", m=128, n=64, k=64)
+    got = gemm_gpu.executed("gemm.tiled", whole, "128x64")
+    spec = find("gemm.tiled")
+    assert (got.loaded_bytes + got.stored_bytes, got.flops) == (spec.bytes_moved(whole), spec.flops(whole))
 
 
 def product(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 import gpumicro
 
 ROOMS = (
-    "errors", "units", "device", "spec", "_core", "_cuda", "cuda_native", "libraries", "limits", "topology",
+    "errors", "units", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries", "limits", "topology",
     "environment", "peaks", "kernels", "sass", "stats", "slopes", "timers", "device_clock", "device_timers",
     "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "comparison", "schema", "result",
     "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder", "model", "verdicts",

@@ -120,16 +120,13 @@ def test_a_step_too_few_is_seen_where_sums_grow(
             form(spec).check(spec, claimed, after)
 
 
-def tile_element(seeds: Any, dtype: str, operand: int, block: int, row: int, byte: int) -> float:
+def tile_element(values: Any, itemsize: int, operand: int, block: int, row: int, byte: int) -> float:
     """Byte `byte` of k of a row, by the matrix descriptor's rule (PTX ISA 9.0, 9.7.15.5.1.2) and the kernel's fill."""
     leading, stride = 128, 512
     address = row // 8 * stride + row % 8 * 16 + byte // 16 * leading + byte % 16
     word = address // 4
     seed = (word + 37 * (word // 1024) + 512 * operand + 32 * block) % 1024
-    raw = seeds.view(np.uint8)[seed * 4 + address % 4 :]
-    stored = formats.stored(dtype)
-    element = raw[: stored.itemsize].tobytes()
-    return float(formats.decode(np.frombuffer(element, stored), dtype)[0])
+    return float(values[(seed * 4 + address % 4) // itemsize])
 
 
 @pytest.mark.parametrize("dtype", find("peak.wgmma").dtypes)
@@ -137,11 +134,12 @@ def test_the_sums_of_wgmma_and_tcgen05_follow_from_descriptors_and_fragments(dty
     steps, block = 1, 3
     seeds = peak_gpu.seeds("seeds", Problem.of(dtype))
     part, size = peak_check.FRAGMENTS[dtype], formats.stored(dtype).itemsize
+    values = formats.decode(seeds, dtype)
 
     def product(row: int, column: int, tile: int) -> float:
         bytes_of_k = range(32 * tile, 32 * tile + 32, size)
         return sum(
-            tile_element(seeds, dtype, 0, block, row, k) * tile_element(seeds, dtype, 1, block, column, k)
+            tile_element(values, size, 0, block, row, k) * tile_element(values, size, 1, block, column, k)
             for k in bytes_of_k
         )
 
@@ -195,7 +193,7 @@ def test_flops_count_every_multiply_add() -> None:
     assert count("peak.dot", "int8") == 3 * 256 * 5 * 16 * 16 * 8
     assert count("peak.mma", "bfloat16") == 3 * 8 * 5 * 16 * 8 * 2 * 16 * 8 * 16
     assert count("peak.mma", "float64") == 3 * 8 * 5 * 24 * 4 * 2 * 16 * 8 * 16
-    assert count("peak.mma", "float8_e4m3fn") == 3 * 8 * (5 * 16 + 1) * 8 * 2 * 16 * 8 * 32
+    assert count("peak.mma", "float8_e4m3fn") == 3 * 8 * (5 * 32 + 1) * 8 * 2 * 16 * 8 * 32
     assert count("peak.mma_half", "float16") == 3 * 8 * (5 * 16 + 1) * 8 * 2 * 16 * 8 * 16
     assert count("peak.wgmma", "bfloat16") == 3 * 2 * 5 * 128 * 2 * 64 * 256 * 16
     assert count("peak.tcgen05", "int8") == 3 * (5 * 128 + 2) * 2 * 128 * 256 * 32

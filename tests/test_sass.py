@@ -126,6 +126,8 @@ def test_a_kernel_that_does_what_it_claims_has_no_faults() -> None:
 def test_padding_is_counted_and_is_no_part_of_the_share() -> None:
     proof = sass.prove(recorded(90, padding=50), usage())
     assert (proof.padding, proof.whole, proof.faults) == (50, 94, ())
+    assert Instruction(0, "UIADD3", "URZ, URZ, URZ, URZ").pads, "sm_89's NOP beside matrix products"
+    assert not Instruction(0, "UIADD3", "UR4, URZ, URZ, URZ").pads
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,20 @@ def test_a_trap_is_right_only_where_the_instructions_are_missing() -> None:
     assert "lacks its instructions" in extra
 
 
+def test_registers_of_one_bank_are_found_unless_kept_from_the_instruction_before() -> None:
+    def loop(*operands: str) -> Code:
+        ops = [Instruction(16 * i, "FFMA", each) for i, each in enumerate(operands)]
+        return Code("sm_80", recorded(1).symbol, (*ops, Instruction(16 * len(ops), "BRA", "0x0")))
+
+    apart = ["R4, R4, R2.reuse, R5"] * 39
+    assert sass.prove(loop(*apart), usage()).faults == ()
+    assert loop(*apart, "R4, R4, -R2, R6").loops[0].same_bank("FFMA") == 0, "R2 is kept"
+    assert loop(*apart, "R4, R4, -R8, R6").loops[0].same_bank("FFMA") == 1
+    assert loop(*apart, "R4, R4, R4, R6", "R4, R4, 1, R6").loops[0].same_bank("FFMA") == 0, "two registers"
+    (fault,) = sass.prove(loop(*["R4, R4, R2, R6"] * 40), usage()).faults
+    assert fault == "40 FFMA read three registers of one bank"
+
+
 def test_narrow_accesses_of_a_stream_are_faults() -> None:
     def loop(*opcodes: str) -> Code:
         ops = [Instruction(16 * i, opcode) for i, opcode in enumerate(opcodes)]
@@ -193,20 +209,6 @@ def test_architectures_are_listed_in_order() -> None:
 def test_a_missing_tool_says_how_to_get_it() -> None:
     with pytest.raises(BackendUnavailable, match=r"nosuchtool is not installed.*gpumicro\[proof\]"):
         find_tool("nosuchtool", folders=(), environment={"PATH": ""})
-
-
-def test_every_claim_is_of_a_kernel_in_a_table() -> None:
-    """A kernel that was renamed would otherwise go unproven."""
-    names = [
-        line.strip().removeprefix("X(").rsplit(")", 1)[0]
-        for path in (ROOT / "csrc" / "kernels").glob("*.cuh")
-        for line in path.read_text().replace("\\", "").splitlines()
-        if line.strip().startswith("X(gm::")
-    ]
-    streams = [f"gm::{kernel}<float, 4, 2>" for kernel in ("read", "triad")]  # their table is a macro of a macro
-    streams.append("gm::triad<float, 8, 2>")
-    for claim in sass.CLAIMS:
-        assert any(sass.claim_for(name) is claim for name in (*names, *streams)), claim.kernel
 
 
 # --- the kernels themselves ---

@@ -3,6 +3,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <memory>
+
 #include "bind/cuda_errors.hpp"
 #include "bind/work_object.hpp"
 #include "cuda/device.hpp"
@@ -107,8 +109,16 @@ Buffer& live(Buffer& buffer, const py::buffer_info& info) {
     return buffer;
 }
 
+// cudaFree waits for the device: other threads of Python may run meanwhile.
+struct FreeWithoutGil {
+    void operator()(Buffer* buffer) const {
+        py::gil_scoped_release released;
+        delete buffer;
+    }
+};
+
 void register_buffer(py::module_& m) {
-    py::class_<Buffer>(m, "Buffer", py::module_local())
+    py::class_<Buffer, std::unique_ptr<Buffer, FreeWithoutGil>>(m, "Buffer", py::module_local())
         .def(py::init([](int device, std::size_t size_bytes, const std::string& kind) {
                  const Memory memory = memory_of(kind);
                  py::gil_scoped_release released;

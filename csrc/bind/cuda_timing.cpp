@@ -104,8 +104,7 @@ void register_event_clock(py::module_& m) {
              }),
              "device"_a, py::kw_only(), "cold"_a = false, "evict_bytes"_a = 0, "filler_s"_a = 20e-6,
              "gate_timeout_s"_a = 1.0, "watchdog_s"_a = 30.0, "phase_s"_a = 1.1e-6, "seed"_a = 1)
-        .def("sample", &EventClock::sample, "work"_a.none(true), "counts"_a, "gated"_a = true,
-             "queue_limit"_a = 500)
+        .def("sample", &EventClock::sample, "work"_a.none(true), "counts"_a, "gated"_a = true, "queue_limit"_a = 500)
         .def("now", [](const EventClock& self) { return self.timer.now(); })
         .def("gate_holds",
              [](EventClock& self) {

@@ -102,6 +102,7 @@ Touch::Touch(int device, void* address, std::size_t size_bytes, std::size_t page
 void Touch::run(std::int64_t n) {
     const DeviceScope scope(device_);
     const auto grid = static_cast<unsigned>(std::clamp<long long>((pages_ + 127) / 128, 1, 1024));
+    note_launch("gm::touch", "grid " + std::to_string(grid) + "x1x1, block 128x1x1");
     for (std::int64_t i = 0; i < n; ++i) {
         void* arguments[] = {&address_, &pages_, &stride_};
         GM_CUDA(cudaLaunchKernel(kernel_, dim3(grid), dim3(128), arguments, 0, stream_));
@@ -139,12 +140,14 @@ Spin::Spin(int device, unsigned long long step, bool of_cycles)
     : device_(device),
       stream_(measuring_stream(device)),
       step_(step),
-      kernel_(find_symbol(of_cycles ? "gm::spin_cycles" : "gm::spin_ns").function) {}
+      symbol_(of_cycles ? "gm::spin_cycles" : "gm::spin_ns"),
+      kernel_(find_symbol(symbol_).function) {}
 
 void Spin::run(std::int64_t n) {
     const DeviceScope scope(device_);
     unsigned long long length = step_ * static_cast<unsigned long long>(n);
     void* arguments[] = {&length};
+    note_launch(symbol_, "grid 1x1x1, block 32x1x1");
     GM_CUDA(cudaLaunchKernel(kernel_, dim3(1), dim3(32), arguments, 0, stream_));
 }
 

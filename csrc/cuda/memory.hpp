@@ -1,6 +1,7 @@
 // Allocation, managed memory and round trips as works.
 #pragma once
 #include <cstddef>
+#include <string>
 
 #include "cuda/handles.hpp"
 #include "cuda/task.hpp"
@@ -103,6 +104,7 @@ class Spin : public Task {
     int device_;
     cudaStream_t stream_;
     unsigned long long step_;
+    std::string symbol_;
     const void* kernel_;
 };
 

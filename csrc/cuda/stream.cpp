@@ -7,10 +7,22 @@
 #include <thread>
 
 #include "cuda/handles.hpp"
+#include "cuda/hung.hpp"
 
 namespace gm {
 
 void (*between_waits)() = nullptr;
+
+namespace {
+
+[[noreturn]] void give_up(double limit_s) {
+    int device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess) set_hung(device, true);
+    fail(cudaErrorLaunchTimeout, "cudaStreamQuery",
+         "the work is not done after " + std::to_string(static_cast<int>(limit_s)) + " s", true);
+}
+
+}  // namespace
 
 cudaStream_t measuring_stream(int device) {
     static std::mutex guard;
@@ -36,9 +48,7 @@ void wait(cudaStream_t stream, double limit_s) {
         (void)cudaGetLastError();  // not ready is no error
         const auto now = clock::now();
         if (now < nap_from) continue;
-        if (std::chrono::duration<double>(now - start).count() > limit_s)
-            fail(cudaErrorLaunchTimeout, "cudaStreamQuery",
-                 "the work is not done after " + std::to_string(static_cast<int>(limit_s)) + " s", true);
+        if (std::chrono::duration<double>(now - start).count() > limit_s) give_up(limit_s);
         if (now >= ask_at && between_waits != nullptr) {
             between_waits();
             ask_at = now + std::chrono::milliseconds(20);

@@ -170,9 +170,7 @@ void EventTimer::hang() {
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g", options.watchdog_s);
     fail(cudaErrorLaunchTimeout, "cudaEventQuery",
-         std::string("the kernel hangs: it did not end within ") + limit +
-             " s",
-         true);
+         std::string("the kernel hangs: it did not end within ") + limit + " s", true);
 }
 
 void EventTimer::check_alive() {

@@ -5,6 +5,7 @@
 // TM x TN sums.
 #pragma once
 #include "gemm_tiles.cuh"
+#include "ptx_index.cuh"
 
 namespace gm {
 
@@ -26,7 +27,13 @@ struct Tiled {
     static constexpr int pitch = BM + vector;  // of transposed A: chunks stored down a column fall into different banks
     static constexpr int chunks_a = BM * BK / vector / threads, chunks_b = BK * BN / vector / threads;
     // Blocks on an SM that the registers must suffice for: beside the sums lie two steps of k and what is being loaded.
-    static constexpr int resident = (TM * TN * sizeof(T) > 256 ? 256 : sizeof(T) == 8 ? 384 : 512) / threads;
+    // More chunks a thread cost one block of 64 threads.
+    static constexpr int sums_bytes = TM * TN * sizeof(T);
+    static constexpr int resident = (sums_bytes > 256 ? 256
+                                     : sizeof(T) == 8 ? 384
+                                     : threads < 256  ? 384
+                                                      : 512) /
+                                    threads;
     static_assert(BM % (4 * TM) == 0 && BN % (8 * TN) == 0 && TM % vector == 0 && TN % vector == 0,
                   "warps fill the tile");
     static_assert(chunks_a * threads * vector == BM * BK && chunks_b * threads * vector == BK * BN,
@@ -36,138 +43,172 @@ struct Tiled {
     alignas(16) T b[2][BK * BN];
 };
 
-// Elements column... of a row; beyond `columns`, and in a row outside the matrix, zeros.
+__device__ __forceinline__ int up_to(index left, int most) { return left < most ? static_cast<int>(left) : most; }
+
+// The first `left` elements of a chunk and zeros for the rest; nothing is read where it is not `inside`.
 template <bool aligned, class T>
-__device__ __forceinline__ Chunk<T> load_chunk(const T* __restrict__ row, index column, index columns, bool inside) {
+__device__ __forceinline__ Chunk<T> load_chunk(const T* __restrict__ from, int left, bool inside) {
     Chunk<T> chunk = {};
-    if (aligned) {  // columns is a multiple of the chunk's size
-        if (inside && column < columns) chunk = *reinterpret_cast<const Chunk<T>*>(row + column);
+    if (aligned) {  // all or nothing
+        if (inside && left > 0) chunk = *reinterpret_cast<const Chunk<T>*>(from);
     } else {
 #pragma unroll
         for (int i = 0; i < kChunk<T>; ++i) {
-            if (inside && column + i < columns) chunk.at[i] = row[column + i];
+            if (inside && i < left) chunk[i] = from[i];
         }
     }
     return chunk;
 }
 
-// The first `left` elements of a chunk, to a matrix's element `at`. Addresses are counted in chunks: nvcc stores
-// element by element where a chunk's address was counted in elements.
-template <bool aligned, class T>
-__device__ __forceinline__ void store_chunk(T* __restrict__ matrix, index at, index left, const Chunk<T>& chunk) {
-    if (aligned) {
-        if (left > 0) reinterpret_cast<Chunk<T>*>(matrix)[at / kChunk<T>] = chunk;
-    } else {
-#pragma unroll
-        for (int i = 0; i < kChunk<T>; ++i) {
-            if (i < left) matrix[at + i] = chunk[i];
-        }
-    }
-}
-
-// What one thread carries from global to shared memory: its chunks of the next tiles of A and B.
+// What one thread carries from global to shared memory: its chunks of the next tiles of A and B. They lie below each
+// other, `down` rows apart, so that a pointer and a few bounds serve all of them.
 template <class T, int BM, int BN, int BK, int TM, int TN, bool aligned>
 struct Carrier {
     using Shape = Tiled<T, BM, BN, BK, TM, TN>;
     static constexpr int vector = Shape::vector, across_a = BK / vector, across_b = BN / vector;
+    static constexpr int down_a = Shape::threads / across_a, down_b = Shape::threads / across_b;
+    const T* __restrict__ from_a, * __restrict__ from_b;
+    unsigned bounds;  // bit i: row i of the chunks of A is in the matrix; from bit 8 on: columns of B left
     Chunk<T> a[Shape::chunks_a], b[Shape::chunks_b];
 
-    __device__ __forceinline__ void load(const T* __restrict__ from_a, const T* __restrict__ from_b, index row0,
-                                         index column0, index k0, index m, index n, index k) {
+    static __device__ __forceinline__ int at_row_a() { return static_cast<int>(threadIdx.x) / across_a; }
+    static __device__ __forceinline__ int at_k_a() { return static_cast<int>(threadIdx.x) % across_a * vector; }
+    static __device__ __forceinline__ int at_k_b() { return static_cast<int>(threadIdx.x) / across_b; }
+    static __device__ __forceinline__ int at_column_b() { return static_cast<int>(threadIdx.x) % across_b * vector; }
+    __device__ __forceinline__ Carrier(const T* __restrict__ a_, const T* __restrict__ b_, index row0, index column0,
+                                       index m, index n, index k)
+        : from_a(a_ + (row0 + at_row_a()) * k + at_k_a()),
+          from_b(b_ + at_k_b() * n + column0 + at_column_b()),
+          bounds(0) {
+        const int rows = up_to(m - row0, BM) - at_row_a(), columns = up_to(n - column0, BN) - at_column_b();
+        if (columns > 0) bounds = static_cast<unsigned>(columns) << 8;
 #pragma unroll
         for (int i = 0; i < Shape::chunks_a; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::threads;
-            const index row = row0 + id / across_a;
-            a[i] = load_chunk<aligned>(from_a + row * k, k0 + id % across_a * vector, k, row < m);
-        }
-#pragma unroll
-        for (int i = 0; i < Shape::chunks_b; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::threads;
-            const index row = k0 + id / across_b;
-            b[i] = load_chunk<aligned>(from_b + row * n, column0 + id % across_b * vector, n, row < k);
+            if (i * down_a < rows) bounds |= 1U << i;
         }
     }
 
-    __device__ __forceinline__ void store(Shape& shared, int slot) const {
+    // The next step along k, of which `depth` is left.
+    __device__ __forceinline__ void load(int depth, index n, index k) {
 #pragma unroll
         for (int i = 0; i < Shape::chunks_a; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::threads;
-            T* to = &shared.a[slot][id % across_a * vector * Shape::pitch + id / across_a];
-#pragma unroll
-            for (int j = 0; j < vector; ++j) to[j * Shape::pitch] = a[i].at[j];
+            a[i] = load_chunk<aligned>(from_a + i * down_a * k, depth - at_k_a(), (bounds >> i & 1U) != 0);
         }
 #pragma unroll
         for (int i = 0; i < Shape::chunks_b; ++i) {
-            const int id = static_cast<int>(threadIdx.x) + i * Shape::threads;
-            *reinterpret_cast<Chunk<T>*>(&shared.b[slot][id * vector]) = b[i];
+            b[i] = load_chunk<aligned>(from_b + i * down_b * n, static_cast<int>(bounds >> 8),
+                                       at_k_b() + i * down_b < depth);
+        }
+        from_a += BK;
+        from_b += BK * n;
+    }
+
+    __device__ __forceinline__ void store(Shape& shared, int slot) const {
+        T* to_a = &shared.a[slot][at_k_a() * Shape::pitch + at_row_a()];
+        T* to_b = &shared.b[slot][threadIdx.x * vector];
+#pragma unroll
+        for (int i = 0; i < Shape::chunks_a; ++i) {
+#pragma unroll
+            for (int j = 0; j < vector; ++j) to_a[j * Shape::pitch + i * down_a] = a[i][j];
+        }
+#pragma unroll
+        for (int i = 0; i < Shape::chunks_b; ++i) {
+            *reinterpret_cast<Chunk<T>*>(to_b + i * Shape::threads * vector) = b[i];
         }
     }
 };
 
-// sum += the product of the tiles in shared memory. What the next step of k needs is read while this one is multiplied.
+// sum += the product of the tiles in shared memory.
 template <class Shape, class T, int BN, int BK, int TM, int TN>
 __device__ __forceinline__ void multiply_tiles(const T* __restrict__ a, const T* __restrict__ b, T (&sum)[TM][TN]) {
     constexpr int vector = kChunk<T>;
-    Chunk<T> x[2][TM / vector], y[2][TN / vector];
-    auto read = [&](int k, int slot) {
-#pragma unroll
-        for (int i = 0; i < TM / vector; ++i)
-            x[slot][i] = *reinterpret_cast<const Chunk<T>*>(a + k * Shape::pitch + i * 4 * vector);
-#pragma unroll
-        for (int j = 0; j < TN / vector; ++j)
-            y[slot][j] = *reinterpret_cast<const Chunk<T>*>(b + k * BN + j * 8 * vector);
-    };
-    read(0, 0);
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-        if (k + 1 < BK) read(k + 1, (k + 1) % 2);
+        Chunk<T> x[TM / vector], y[TN / vector];
+#pragma unroll
+        for (int i = 0; i < TM / vector; ++i)
+            x[i] = *reinterpret_cast<const Chunk<T>*>(a + k * Shape::pitch + i * 4 * vector);
+#pragma unroll
+        for (int j = 0; j < TN / vector; ++j) y[j] = *reinterpret_cast<const Chunk<T>*>(b + k * BN + j * 8 * vector);
 #pragma unroll
         for (int i = 0; i < TM; ++i)
 #pragma unroll
-            for (int j = 0; j < TN; ++j)
-                sum[i][j] += x[k % 2][i / vector].at[i % vector] * y[k % 2][j / vector].at[j % vector];
+            for (int j = 0; j < TN; ++j) sum[i][j] += x[i / vector][i % vector] * y[j / vector][j % vector];
     }
 }
+
+// A thread's sums to C, of which `rows` and `columns` are left from its first element (row, column) on.
+template <bool aligned, class T, int TM, int TN>
+__device__ __forceinline__ void store_sums(T* __restrict__ c, index row, index column, index n, int rows, int columns,
+                                           const T (&sum)[TM][TN]) {
+    constexpr int vector = kChunk<T>;
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int down = i / vector * 4 * vector + i % vector;
+        if (down >= rows) continue;
+        if constexpr (aligned) {
+            // counted in chunks: where addresses count in elements nvcc stores element by element
+            auto* to = reinterpret_cast<Chunk<T>*>(c) + (row + down) * (n / vector) + column / vector;
+#pragma unroll
+            for (int j = 0; j < TN; j += vector) {
+                Chunk<T> chunk;
+#pragma unroll
+                for (int v = 0; v < vector; ++v) chunk[v] = sum[i][j + v];
+                if (j * 8 < columns) to[j / vector * 8] = chunk;
+            }
+        } else {
+            T* to = c + (row + down) * n + column;
+#pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                const int on = j / vector * 8 * vector + j % vector;
+                if (on < columns) to[on] = sum[i][j];
+            }
+        }
+    }
+}
+
+// Where a thread's sums are in its block's tile, and that tile in C.
+template <class Shape, int BM, int BN, int TM, int TN>
+struct Place {
+    index row0, column0;
+    int row, column;
+    __device__ __forceinline__ Place(unsigned block, unsigned thread, index m, index n) {
+        const TileAt tile = tile_at(block, tiles_of(m, BM), tiles_of(n, BN));
+        row0 = static_cast<index>(tile.row) * BM;
+        column0 = static_cast<index>(tile.column) * BN;
+        const int warp = thread / 32, lane = thread % 32;
+        row = warp / Shape::warps_across * 4 * TM + lane / 8 * Shape::vector;
+        column = warp % Shape::warps_across * 8 * TN + lane % 8 * Shape::vector;
+    }
+};
 
 template <class T, int BM, int BN, int BK, int TM, int TN, bool aligned>
 __global__ void __launch_bounds__(Tiled<T, BM, BN, BK, TM, TN>::threads, Tiled<T, BM, BN, BK, TM, TN>::resident)
     gemm_tiled(T* __restrict__ c, const T* __restrict__ a, const T* __restrict__ b, index m, index n, index k) {
     using Shape = Tiled<T, BM, BN, BK, TM, TN>;
-    constexpr int vector = Shape::vector;
+    using At = Place<Shape, BM, BN, TM, TN>;
     __shared__ Shape shared;
-    const TileAt tile = tile_at(blockIdx.x, tiles_of(m, BM), tiles_of(n, BN));
-    const index row0 = static_cast<index>(tile.row) * BM, column0 = static_cast<index>(tile.column) * BN;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row = warp / Shape::warps_across * 4 * TM + lane / 8 * vector;
-    const int column = warp % Shape::warps_across * 8 * TN + lane % 8 * vector;
-
     T sum[TM][TN] = {};
-    Carrier<T, BM, BN, BK, TM, TN, aligned> next;
-    next.load(a, b, row0, column0, 0, m, n, k);
+    const At at(blockIdx.x, threadIdx.x, m, n);
+    Carrier<T, BM, BN, BK, TM, TN, aligned> next(a, b, at.row0, at.column0, m, n, k);
+    const int last = static_cast<int>((k - 1) % BK) + 1;  // of the last step
+    int left = static_cast<int>((k - 1) / BK);            // steps after the one in shared memory
+    next.load(left > 0 ? BK : last, n, k);
     next.store(shared, 0);
     __syncthreads();
-    int slot = 0;
-    for (index k0 = BK; k0 < k; k0 += BK, slot ^= 1) {
-        next.load(a, b, row0, column0, k0, m, n, k);
-        multiply_tiles<Shape, T, BN, BK>(shared.a[slot] + row, shared.b[slot] + column, sum);
+    // One copy of the products serves the last step too, where nothing is left to load: a second one would be twice the
+    // instructions, and the compiler would mix it with the stores below, for which it lacks the registers.
+    for (int slot = 0;; slot ^= 1, --left) {
+        if (left > 0) next.load(left > 1 ? BK : last, n, k);
+        multiply_tiles<Shape, T, BN, BK>(shared.a[slot] + at.row, shared.b[slot] + at.column, sum);
+        if (left == 0) break;
         next.store(shared, slot ^ 1);
         __syncthreads();
     }
-    multiply_tiles<Shape, T, BN, BK>(shared.a[slot] + row, shared.b[slot] + column, sum);
 
-    const index left = n - column0 - column;
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        const index at = row0 + row + i / vector * 4 * vector + i % vector;
-#pragma unroll
-        for (int j = 0; j < TN / vector; ++j) {
-            Chunk<T> chunk;
-#pragma unroll
-            for (int v = 0; v < vector; ++v) chunk[v] = sum[i][j * vector + v];
-            const int on = j * 8 * vector;
-            if (at < m) store_chunk<aligned>(c, at * n + column0 + column + on, left - on, chunk);
-        }
-    }
+    const At to(block_anew(), thread_anew(), m, n);
+    store_sums<aligned>(c, to.row0 + to.row, to.column0 + to.column, n, up_to(m - to.row0, BM) - to.row,
+                        up_to(n - to.column0, BN) - to.column, sum);
 }
 
 }  // namespace gm

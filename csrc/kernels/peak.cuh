@@ -3,11 +3,10 @@
 //
 // A step of a chain is x = a x + b, the next x = -a x + b: with |a| < 1 a chain stays bounded and never comes to rest
 // (it settles on two values in turn), so that operands keep changing as real data do. a, b and x(0) come from `seeds`,
-// kSeedWords words; word (thread + 32 i) % kSeedWords is the i-th that a thread takes, so results repeat every
-// kSeedWords threads and gpumicro/kernels/peak_check.py can compute them in closed form. out[thread] is the sum of a
-// thread's chains. One of `steps` is kUnroll steps of every chain.
+// kSeedWords words: pair (thread + 32 i) % (kSeedWords / 2) is the i-th that a thread takes, so results repeat every
+// kSeedWords / 2 threads and gpumicro/kernels/peak_check.py can compute them in closed form. out[thread] is the sum of
+// a thread's chains. One of `steps` is kUnroll steps of every chain.
 #pragma once
-#include "ptx.cuh"
 #include "ptx_math.cuh"
 
 namespace gm {
@@ -19,6 +18,14 @@ constexpr int kUnroll = 16;            // steps of a chain in a trip through the
 template <typename W>
 __device__ __forceinline__ W seed(const W* __restrict__ seeds, int i) {
     return seeds[(blockIdx.x * blockDim.x + threadIdx.x + 32U * static_cast<unsigned>(i)) % kSeedWords];
+}
+
+// Two seeds by one load, which puts them into neighbouring registers: an even and an odd one, so in the two banks of
+// the register file. x and b are such a pair, for three operands from one bank would cost a multiply-add a cycle.
+template <typename W>
+__device__ __forceinline__ vec<W, 2> seed_pair(const W* __restrict__ seeds, int i) {
+    const unsigned pair = blockIdx.x * blockDim.x + threadIdx.x + 32U * static_cast<unsigned>(i);
+    return reinterpret_cast<const vec<W, 2>*>(seeds)[pair % (kSeedWords / 2)];
 }
 
 // A quarter of it within +-7/8: a multiplier that bounds its chain for any operand class.
@@ -78,12 +85,13 @@ __global__ void __launch_bounds__(kPeakThreads, 4) fma_peak(const typename Chain
                                                             typename Chains<T>::Sum* __restrict__ out, index steps) {
     using C = Chains<T>;
     using Word = typename C::Word;
-    const Word a = C::multiplier(seed(seeds, 0)), minus_a = C::negative(a);
+    const Word a = C::multiplier(seed_pair(seeds, 0)[0]), minus_a = C::negative(a);
     Word x[C::kCount], b[C::kCount];
 #pragma unroll
     for (int c = 0; c < C::kCount; ++c) {
-        x[c] = seed(seeds, 1 + c);
-        b[c] = seed(seeds, 1 + C::kCount + c);
+        const vec<Word, 2> start = seed_pair(seeds, 1 + c);
+        x[c] = start[0];
+        b[c] = start[1];
     }
 #pragma unroll 1
     for (int left = static_cast<int>(steps); left > 0; --left) {
@@ -99,8 +107,8 @@ __global__ void __launch_bounds__(kPeakThreads, 4) fma_peak(const typename Chain
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-// sum += a . b of four signed bytes (T: signed char); two b in turn, an a for each chain, sums from zero and modulo
-// 2^32.
+// Words (thread + 32 i) % kSeedWords: sum += a . b of four signed bytes (T: signed char); two b in turn, an a for each
+// chain, sums from zero and modulo 2^32.
 template <typename T>
 __global__ void __launch_bounds__(kPeakThreads, 4)
     dot_peak(const int* __restrict__ seeds, int* __restrict__ out, index steps) {

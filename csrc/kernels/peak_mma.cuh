@@ -66,6 +66,7 @@ struct Mma<half, half> : Words {
 template <>
 struct Mma<e4m3, float> : Words {
     using Acc = float;
+    static constexpr int kUnroll = 32;  // sm_89 makes the negative operands anew in every trip
     static constexpr bool kCancels = true;
     static __device__ __forceinline__ Word negative(Word word) { return word ^ 0x80808080U; }
     static __device__ __forceinline__ void product(Acc (&d)[4], const Word (&a)[4], const Word (&b)[2]) {

@@ -1,7 +1,7 @@
 // Multiply-adds, one wrapper an instruction: what the compiler must neither fold nor reorder in a peak kernel, and the
 // packed forms that C++ has no word for. Section numbers are those of "PTX ISA 9.0".
 #pragma once
-#include "types.cuh"
+#include "ptx.cuh"
 
 namespace gm {
 
@@ -75,6 +75,7 @@ __device__ __forceinline__ pair<bfloat16> multiply_add(pair<bfloat16> a, pair<bf
     return {r};
 #else
     (void)a, (void)x;
+    unsupported();
     return b;
 #endif
 }

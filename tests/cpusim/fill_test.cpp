@@ -27,7 +27,7 @@ template <class T>
 void save(const std::string& path, const std::vector<T>& values) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr) std::abort();
-    std::fwrite(values.data(), sizeof(T), values.size(), file);
+    if (!values.empty()) std::fwrite(values.data(), sizeof(T), values.size(), file);
     std::fclose(file);
 }
 

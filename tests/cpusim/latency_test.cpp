@@ -50,7 +50,13 @@ void walk_shared(Index lines, Index hops) {
 
 }  // namespace
 
-int main() {
+// With a number of lines: prints the order in which they are visited, for tests/test_cpusim.py.
+int main(int argc, char** argv) {
+    if (argc > 1) {
+        const Index lines = std::atoll(argv[1]);
+        for (Index i = 0; i < lines; ++i) std::printf("%lld\n", gm::chase_order(i, lines, gm::half_bits(lines)));
+        return 0;
+    }
     for (int few : {1, 2, 5, 31, 33, 64, 1003}) {
         const Index lines = few;
         if (cusim::kThreads && lines != 33) continue;

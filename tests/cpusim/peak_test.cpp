@@ -22,6 +22,12 @@ W taken(const Array<W>& seeds, unsigned thread, int i) {
     return seeds[(thread + 32U * static_cast<unsigned>(i)) % gm::kSeedWords];
 }
 
+// Its i-th pair: x(0) and b of a chain, or the multiplier and a word not used.
+template <class W>
+W paired(const Array<W>& seeds, unsigned thread, int i, int part) {
+    return seeds[(thread + 32U * static_cast<unsigned>(i)) % (gm::kSeedWords / 2) * 2 + static_cast<unsigned>(part)];
+}
+
 template <class T>
 T bounded(T x) {
     return std::fmin(T(0.875), std::fmax(T(-0.875), x / 4));
@@ -36,11 +42,11 @@ void floats(int steps) {
     cusim::launch({kBlocks, gm::kPeakThreads}, gm::fma_peak<T>, seeds.data(), out.data(), gm::index{steps});
     bool same = true;
     for (unsigned thread = 0; thread < out.size(); ++thread) {
-        const T a = bounded(taken(seeds, thread, 0));
+        const T a = bounded(paired(seeds, thread, 0, 0));
         T sum = 0;
         for (int c = 0; c < kCount; ++c) {
-            T x = taken(seeds, thread, 1 + c);
-            const T b = taken(seeds, thread, 1 + kCount + c);
+            T x = paired(seeds, thread, 1 + c, 0);
+            const T b = paired(seeds, thread, 1 + c, 1);
             for (int i = 0; i < steps * gm::kUnroll; ++i) x = std::fma(i % 2 == 0 ? a : -a, x, b);
             sum = c == 0 ? x : sum + x;
         }
@@ -66,10 +72,10 @@ void halves(int steps) {
     for (unsigned thread = 0; thread < out.size(); ++thread) {
         double sum = 0;
         for (int part = 0; part < 2; ++part) {
-            const float a = gm::Convert<T>::to(gm::Convert<T>::from(bounded(value(taken(seeds, thread, 0), part))));
+            const float a = gm::Convert<T>::to(gm::Convert<T>::from(bounded(value(paired(seeds, thread, 0, 0), part))));
             for (int c = 0; c < kCount; ++c) {
-                float x = value(taken(seeds, thread, 1 + c), part);
-                const float b = value(taken(seeds, thread, 1 + kCount + c), part);
+                float x = value(paired(seeds, thread, 1 + c, 0), part);
+                const float b = value(paired(seeds, thread, 1 + c, 1), part);
                 for (int i = 0; i < steps * gm::kUnroll; ++i) {
                     x = gm::Convert<T>::to(gm::Convert<T>::from((i % 2 == 0 ? a : -a) * x + b));
                 }
@@ -90,12 +96,12 @@ void integers(int steps) {
     cusim::launch({kBlocks, gm::kPeakThreads}, gm::fma_peak<int>, seeds.data(), out.data(), gm::index{steps});
     bool same = true;
     for (unsigned thread = 0; thread < out.size(); ++thread) {
-        const auto word = [&](int i) { return static_cast<unsigned>(taken(seeds, thread, i)); };
-        const unsigned a = word(0) | (word(0) != 0 ? 1U : 0U);
+        const auto word = [&](int i, int part) { return static_cast<unsigned>(paired(seeds, thread, i, part)); };
+        const unsigned a = word(0, 0) | (word(0, 0) != 0 ? 1U : 0U);
         unsigned sum = 0;
         for (int c = 0; c < kCount; ++c) {
-            unsigned x = word(1 + c);
-            for (int i = 0; i < steps * gm::kUnroll; ++i) x = (i % 2 == 0 ? a : 0U - a) * x + word(1 + kCount + c);
+            unsigned x = word(1 + c, 0);
+            for (int i = 0; i < steps * gm::kUnroll; ++i) x = (i % 2 == 0 ? a : 0U - a) * x + word(1 + c, 1);
             sum += x;
         }
         same = same && static_cast<unsigned>(out[thread]) == sum;

@@ -1,3 +1,3 @@
-#include "kernels/atomics.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/atomics.cuh"
 GM_REGISTER(atomics, GM_ATOMICS_TABLE)

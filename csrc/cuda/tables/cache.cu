@@ -1,3 +1,3 @@
-#include "kernels/cache.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/cache.cuh"
 GM_REGISTER(cache, GM_CACHE_TABLE)

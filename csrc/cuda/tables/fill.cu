@@ -1,3 +1,3 @@
-#include "kernels/fill.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/fill.cuh"
 GM_REGISTER(fill, GM_FILL_TABLE)

@@ -1,5 +1,4 @@
-#include "kernels/peak.cuh"
-
 #include "cuda/registry.hpp"
+#include "kernels/peak.cuh"
 
 GM_REGISTER(peak, GM_PEAK_TABLE)

@@ -1,5 +1,4 @@
-#include "kernels/peak_mma.cuh"
-
 #include "cuda/registry.hpp"
+#include "kernels/peak_mma.cuh"
 
 GM_REGISTER(peak_mma, GM_PEAK_MMA_TABLE)

@@ -1,5 +1,4 @@
-#include "kernels/peak_wgmma.cuh"
-
 #include "cuda/registry.hpp"
+#include "kernels/peak_wgmma.cuh"
 
 GM_REGISTER(peak_wgmma, GM_PEAK_WGMMA_TABLE)

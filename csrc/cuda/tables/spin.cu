@@ -1,3 +1,3 @@
-#include "kernels/spin.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/spin.cuh"
 GM_REGISTER(spin, GM_SPIN_TABLE)

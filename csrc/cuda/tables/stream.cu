@@ -1,3 +1,3 @@
-#include "kernels/stream.cuh"
 #include "cuda/registry.hpp"
+#include "kernels/stream.cuh"
 GM_REGISTER(stream, GM_STREAM_TABLE)

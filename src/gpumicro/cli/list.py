@@ -78,34 +78,23 @@ def _proof(archs: tuple[str, ...], file: Path | None, form: str) -> None:
 
 
 def _print(proofs: list[sass.Proof]) -> None:
+    """A table for each architecture; kernels that it has not are left out."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from .. import sass
 
-    table = Table(
-        "kernel", "architecture", "registers", "claimed instruction", "in the loop", "share", "NOP", "verdict",
-        title="What the compiler made of the kernels", title_justify="left", box=None,
-    )  # fmt: skip
-    for proof in proofs:
-        if proof.absent and not proof.faults:
-            continue
-        share = "" if proof.share is None else f"{proof.share:.1%}"
-        counted = f"{proof.count} of {proof.whole}" if proof.share is not None else ""
-        padding = str(proof.padding) if proof.padding else ""
-        verdict = "; ".join(proof.faults) or ("holds" if proof.share is not None else "no spills")
-        table.add_row(
-            escape(proof.kernel),
-            proof.arch,
-            str(proof.registers),
-            proof.opcode,
-            counted,
-            share,
-            padding,
-            escape(verdict),
-        )
     console = Console()
-    console.print(table, "")
+    for arch in dict.fromkeys(proof.arch for proof in proofs):
+        table = Table(title=f"What the compiler made of the kernels: {arch}", title_justify="left", box=None)
+        for name in ("kernel", "registers", "claimed instruction, of those in the hot loop", "verdict"):
+            table.add_column(name, overflow="fold", justify="right" if name == "registers" else "left")
+        for proof in proofs:
+            if proof.arch == arch and (proof.faults or not proof.absent):
+                verdict = "; ".join(proof.faults) or ("holds" if proof.share is not None else "no spills")
+                kernel = escape(proof.kernel.replace("gm::", ""))
+                table.add_row(kernel, str(proof.registers), sass.cell(proof), escape(verdict))
+        console.print(table, "")
     bad = len(sass.failed(proofs))
     console.print(f"{len(proofs) - bad} of {len(proofs)} hold. The share leaves NOPs out.", highlight=False)

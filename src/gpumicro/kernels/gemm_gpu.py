@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device import Device
 from ..errors import UsageError
-from ..spec import Execution, GpuForm, Launch, Operand, Problem, TensorMap
+from ..spec import ITEMSIZE, Execution, GpuForm, Launch, Operand, Problem, TensorMap
 from .gemm_check import check, result_dtype
 from .gpu import ceil_div, needs
 
@@ -200,3 +200,35 @@ WGMMA = GpuForm(
     check=check,
     unit="tensor",
 )
+
+# --- what they execute ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """Global bytes and FLOP of one launch, tiles' overhang and repeated reads included."""
+
+    loaded_bytes: int
+    stored_bytes: int
+    flops: int
+
+
+def executed(kernel: str, problem: Problem, variant: str) -> Executed:
+    """What a launch of gemm.tiled or gemm.mma really does: the edge terms of the catalogue's claims.
+
+    Every tile of C reads its rows of A and its columns of B, without their overhang, and multiplies with it. Rounding
+    sums to float16 adds up to one FLOP an element of C (types.cuh, narrow_magnitude), which is not counted here.
+    """
+    m, n, k = sizes_of(problem)
+    if kernel == "gemm.tiled":
+        tiled = _TILED[problem.dtype][variant]
+        height, width, depth = tiled.m, tiled.n, tiled.k
+    else:
+        mma = (_MMA if _aligned(problem, n, k) else _MMA_UNALIGNED)[variant]
+        height, width, depth = mma.m, mma.n, 64 // problem.itemsize
+    down, across = ceil_div(m, height), ceil_div(n, width)
+    return Executed(
+        loaded_bytes=(across * m * k + down * k * n) * problem.itemsize,
+        stored_bytes=m * n * ITEMSIZE[result_dtype(problem.dtype)],
+        flops=2 * down * height * across * width * ceil_div(k, depth) * depth,
+    )

@@ -105,9 +105,9 @@ def gpu_sizes(spec: KernelSpec, device: Device) -> tuple[tuple[str, dict[str, in
 
 
 def sweep_lines(device: Device, per_octave: int = 2) -> tuple[int, ...]:
-    """Numbers of lines for a sweep of footprints from 4 KiB to four times L2."""
+    """Numbers of lines for a sweep of footprints from 4 KiB to eight times L2: the knee of a cache is no sharp one."""
     found = device.cache("l2")
-    most = 4 * (found.size_bytes if found else 4 << 20)
+    most = 8 * (found.size_bytes if found else 4 << 20)
     steps = range(int(per_octave * np.log2(most / 4096)) + 1)
     return tuple(sorted({int(4096 * 2 ** (step / per_octave)) // GPU_LINE_BYTES for step in steps}))
 

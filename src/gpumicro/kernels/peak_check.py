@@ -1,8 +1,9 @@
 """What the peak kernels of a GPU must leave behind, in closed form, for every thread.
 
-The kernels (csrc/kernels/peak*.cuh) take operands from 1,024 words of seeds, word (thread + 32 i) % 1024 for the i-th,
-so results repeat every 1,024 threads (wgmma and tcgen05: every 32 blocks) and only that many are computed here. Sums
-that the hardware makes exactly must be met exactly; others carry a bound that is stated beside them.
+The kernels (csrc/kernels/peak*.cuh) take operands from 1,024 words of seeds, word (thread + 32 i) % 1024 for the i-th
+(chains: pair (thread + 32 i) % 512), so results repeat every 1,024 threads (512; wgmma and tcgen05: every 32 blocks)
+and only that many are computed here. Sums that the hardware makes exactly must be met exactly; others carry a bound,
+stated beside them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ FRAGMENTS = {
     "float16": Fragment(16),
     "bfloat16": Fragment(16),
     "tf32": Fragment(8),
-    "float8_e4m3fn": Fragment(32, cancels=True, roundoff=0.0),
+    "float8_e4m3fn": Fragment(32, unroll=32, cancels=True, roundoff=0.0),
     "int8": Fragment(32, roundoff=0.0),
     "float64": Fragment(16, left=8, right=4, accumulators=4, unroll=24, roundoff=2.0**-52),
 }
@@ -82,32 +83,34 @@ def fma_chains(seeds: _Array, dtype: str, steps: int) -> Known:
 
     Bound of a float chain: a step adds at most a roundoff of |x| <= |x(0)| + |b| / (1 - |a|), and |a| of it lives on.
     """
-    values, count = _values(seeds, dtype), CHAINS.get(dtype, 16)
+    pairs, count = _values(seeds, dtype).reshape(WORDS // 2, 2, -1), CHAINS.get(dtype, 16)
     if dtype == "int32":
-        return _integer_chains(values, count, steps)
+        return _integer_chains(pairs[..., 0].astype(np.uint32), count, steps)
     wide = np.longdouble if dtype == "float64" else np.float64
-    a = formats.decode(formats.encode(np.clip(_take(values, 0) * 0.25, -0.875, 0.875), dtype), dtype).astype(wide)
-    shape = (WORDS, values.shape[1])
-    total, size, error = np.zeros(shape, wide), np.zeros(shape, wide), np.zeros(shape, wide)
+    pairs = pairs.astype(wide)
+    narrow = formats.encode(np.clip(pairs[:, 0] * 0.25, -0.875, 0.875), dtype)
+    a = formats.decode(narrow, dtype).astype(wide)
+    total, size, error = (np.zeros(a.shape, wide) for _ in range(3))
     smallest = 2.0**-24 if dtype == "float16" else 0.0  # where halves stop getting finer
     for chain in range(count):
-        start, b = (_take(values, 1 + chain + part * count).astype(wide) for part in (0, 1))
+        taken = _take(pairs, 1 + chain)
+        start, b = taken[:, 0], taken[:, 1]
         rest = b * (1 - a) / (1 + a * a)
         x = rest + (-a * a) ** (steps * UNROLL // 2) * (start - rest)
         largest = np.abs(start) + np.abs(b) / (1 - np.abs(a))
         total, size = total + x, size + np.abs(x)
         error += (formats.roundoff(dtype) * largest + smallest) / (1 - np.abs(a))
-    adds = formats.roundoff("float64" if dtype == "float64" else "float32") * count * values.shape[1]
+    adds = formats.roundoff("float64" if dtype == "float64" else "float32") * count * a.shape[1]
     return Known(total.sum(1), 2 * (error + adds * size).sum(1))
 
 
-def _integer_chains(values: _Array, count: int, steps: int) -> Known:
+def _integer_chains(pairs: _Array, count: int, steps: int) -> Known:
     """Modulo 2^32, so exact: the map of two steps, applied by repeated squaring."""
-    words = values[:, 0].astype(np.uint32)
-    a = _take(words, 0) | (_take(words, 0) != 0).astype(np.uint32)
-    total = np.zeros(WORDS, np.uint32)
+    a = pairs[:, 0] | (pairs[:, 0] != 0).astype(np.uint32)
+    total = np.zeros(len(pairs), np.uint32)
     for chain in range(count):
-        x, b = _take(words, 1 + chain), _take(words, 1 + count + chain)
+        taken = _take(pairs, 1 + chain)
+        x, b = taken[:, 0], taken[:, 1]
         factor, term = np.uint32(0) - a * a, b - a * b
         left = steps * UNROLL // 2
         while left:
@@ -115,7 +118,7 @@ def _integer_chains(values: _Array, count: int, steps: int) -> Known:
                 x = factor * x + term
             factor, term, left = factor * factor, factor * term + term, left // 2
         total += x
-    return Known(total.view(np.int32), np.zeros(WORDS))
+    return Known(total.view(np.int32), np.zeros(len(pairs)))
 
 
 def dot_sums(seeds: _Array, dtype: str, steps: int) -> Known:

@@ -15,6 +15,7 @@ from .listing import Code, Loop, hottest
 
 ACCESS = r"(LDG|STG|LD|ST)(\..*)?"  # of global memory
 PEAK_SHARE = 0.95
+SAME_BANK = 0.05  # where the opcode can be issued every cycle
 
 
 def number(arch: str) -> int:
@@ -36,6 +37,7 @@ class Claim:
     among: str = ""
     least: int = 1  # how many there must be in the loop
     on: Callable[[str], bool] = lambda _: True
+    same_bank: float = 1.0  # share of the opcode, at most, that reads three registers of one bank
 
     def loop(self, code: Code) -> Loop | None:
         """The hot loop, None where no loop has the opcode."""
@@ -58,12 +60,12 @@ _STREAM = r"gm::(read|write|copy|scale|add|triad|dot)<"
 _TILE_FLOATS = (("half", "F32"), ("bfloat16", "F32.BF16"), ("tf32", "F32.TF32"))
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(r"gm::fma_peak<float>", r"FFMA"),
+    Claim(r"gm::fma_peak<float>", r"FFMA", same_bank=SAME_BANK),
     Claim(r"gm::fma_peak<double>", r"DFMA"),
-    Claim(r"gm::fma_peak<gm::pair<gm::half>>", r"HFMA2(\.MMA)?"),
-    Claim(r"gm::fma_peak<gm::pair<gm::bfloat16>>", r"HFMA2(\.MMA)?\.BF16(_V2)?", on=_from(80)),
-    Claim(r"gm::fma_peak<int>", r"IMAD"),
-    Claim(r"gm::dot_peak<signed char>", r"IDP\.4A\.S8\.S8"),
+    Claim(r"gm::fma_peak<gm::pair<gm::half>>", r"HFMA2(\.MMA)?", same_bank=SAME_BANK),
+    Claim(r"gm::fma_peak<gm::pair<gm::bfloat16>>", r"HFMA2(\.MMA)?\.BF16(_V2)?", on=_from(80), same_bank=SAME_BANK),
+    Claim(r"gm::fma_peak<int>", r"IMAD", same_bank=SAME_BANK),
+    Claim(r"gm::dot_peak<signed char>", r"IDP\.4A\.S8\.S8", same_bank=SAME_BANK),
     Claim(r"gm::mma_peak<gm::half, float>", r"HMMA\.16816\.F32", on=_from(80)),
     Claim(r"gm::mma_peak<gm::half, gm::half>", r"HMMA\.16816\.F16", on=_from(80)),
     Claim(r"gm::mma_peak<gm::bfloat16, float>", r"HMMA\.16816\.F32\.BF16", on=_from(80)),

@@ -13,9 +13,8 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z
 _ARCH = re.compile(r"^\s*code for (\S+)")
 _FUNCTION = re.compile(r"^\s*Function\s*:\s*(\S+)")
 _TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
+_REGISTER = re.compile(r"-?\|?R(\d+)(?:\.\w+)*?(\.reuse)?\b")
 _USAGE = re.compile(r"\b([A-Z]+)(?:\[\d+\])?:(\d+)")
-
-PADDING = "NOP"  # how the assembler spaces instructions that may not issue back to back: no work
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,20 @@ class Instruction:
     def base(self) -> str:
         """The opcode without modifiers: "LDG"."""
         return self.opcode.partition(".")[0]
+
+    @property
+    def pads(self) -> bool:
+        """Whether it does nothing: how the assembler spaces instructions that may not issue back to back."""
+        return self.opcode == "NOP" or (self.base == "UIADD3" and set(self.operands.split(", ")) == {"URZ"})
+
+    @property
+    def sources(self) -> dict[int, tuple[int, bool]]:
+        """Source registers by operand: their number, and whether the operand cache keeps them (".reuse")."""
+        found = {}
+        for i, operand in enumerate(self.operands.split(",")[1:]):
+            if match := _REGISTER.match(operand.strip()):
+                found[i] = (int(match[1]), bool(match[2]))
+        return found
 
     @property
     def target(self) -> int | None:
@@ -54,12 +67,27 @@ class Loop:
 
     @property
     def padding(self) -> int:
-        """NOPs."""
-        return self.counts[PADDING]
+        """Instructions that do nothing."""
+        return sum(one.pads for one in self.instructions)
+
+    def same_bank(self, opcode: str) -> int:
+        """Instructions of that kind that read three registers from one of the two banks, which takes a cycle more.
+
+        The bank is the number's last bit from Volta on (Jia et al., arXiv 1804.06826); a register that the
+        instruction before left in the operand cache is not read again.
+        """
+        pattern, kept, found = re.compile(opcode), dict[int, int](), 0
+        for one in self.instructions:
+            sources = one.sources
+            numbers = {number for number, _ in sources.values()}
+            if pattern.fullmatch(one.opcode) and len(numbers) == 3 and len({number % 2 for number in numbers}) == 1:
+                found += not any(kept.get(i) == number for i, (number, _) in sources.items())
+            kept = {i: number for i, (number, keep) in sources.items() if keep}
+        return found
 
     @property
     def working(self) -> int:
-        """Instructions that are no NOP."""
+        """Instructions that do something."""
         return len(self.instructions) - self.padding
 
     def matching(self, opcode: str) -> int:

@@ -54,6 +54,8 @@ def prove(code: Code, usage: Usage | None) -> Proof:
             whole, padding = claim.whole(loop), loop.padding
             share = count / whole
             faults += _loop_faults(claim, opcode, count, share)
+            if loop.same_bank(claim.opcode) > claim.same_bank * count:
+                faults.append(f"{loop.same_bank(claim.opcode)} {opcode} read three registers of one bank")
     takes = (usage.registers, usage.shared_bytes) if usage else (0, 0)
     return Proof(kernel, code.arch, code.empty, *takes, opcode, count, whole, padding, share, tuple(faults))
 
