@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import re
 import sys
@@ -16,11 +17,13 @@ import gpumicro
 from gpumicro import backends, cuda_native
 from gpumicro.backends import cuda_operands, cuda_reasons
 from gpumicro.backends.cuda import CudaBackend, device_of
+from gpumicro.backends.cuda_prepared import compare
 from gpumicro.device import Device
 from gpumicro.errors import BackendUnavailable, CudaError, OutOfMemory, UsageError, VerificationError
 from gpumicro.kernels import find
 from gpumicro.kernels.gpu import ceil_div, needs
 from gpumicro.kernels.operands import operand
+from gpumicro.kernels.parts import PART
 from gpumicro.spec import Execution, GpuForm, KernelSpec, Launch, Operand, Problem
 
 TWICE = KernelSpec(
@@ -263,6 +266,33 @@ def test_a_wrong_kernel_fails(cuda: FakeCuda, backend: CudaBackend, fault: str) 
     assert caught.value.index == {"nothing": 0, "one element": 500, "tail": 999, "nan": 0}[fault]
 
 
+def test_inputs_are_read_once_for_all_kernels_that_share_them(cuda: FakeCuda, backend: CudaBackend) -> None:
+    with prepared(backend) as one, backend.prepare(TWICE, one.problem, Execution(1, "narrow"), one.device) as other:
+        for kernel in (one, other, one):
+            assert kernel.verify().passed
+    a, b = (cuda.buffers[address] for address in sorted(cuda.buffers))
+    assert (a.downloads, b.downloads) == (3, 1)
+
+
+@pytest.mark.parametrize("spoiled", [0, PART - 1, PART, 3 * PART + 4])
+def test_an_elementwise_kernel_is_compared_part_by_part(spoiled: int) -> None:
+    spec, n = find("stream.triad"), 3 * PART + 5
+    assert spec.gpu is not None
+    b, c = (operand(n, "float32", index=index) for index in (1, 2))
+    a, problem = b + np.float32(0.4) * c, Problem.of("float32", n=n)
+    found = compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+    assert (found.passed, found.elements) == (True, n)
+    whole = compare(spec, dataclasses.replace(spec.gpu, elementwise=False), problem, {"b": b, "c": c}, {"a": a})
+    assert whole == found
+    a[spoiled] += 1
+    with pytest.raises(VerificationError) as caught:
+        compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+    assert caught.value.index == spoiled
+    a[spoiled] = np.nan
+    with pytest.raises(VerificationError, match=f"index {spoiled}:"):
+        compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+
+
 def test_no_elements_are_right(cuda: FakeCuda, backend: CudaBackend) -> None:  # noqa: ARG001
     with prepared(backend, n=0) as kernel:
         assert kernel.verify().elements == 0
@@ -281,8 +311,6 @@ def test_kernels_of_a_family_share_operands_while_they_live(cuda: FakeCuda, back
 
 
 def test_what_is_changed_in_place_is_filled_again(cuda: FakeCuda, backend: CudaBackend) -> None:
-    import dataclasses
-
     operands = (Operand("a", "inout", lambda p: p["n"]),)
     spec = dataclasses.replace(TWICE, operands=operands, reference=lambda a: 2 * a)
     spec = dataclasses.replace(

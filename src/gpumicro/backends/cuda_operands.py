@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .. import cuda_native
 from ..errors import OutOfMemory
 from ..kernels import formats
 from ..kernels.operands import operand as numbers
+from ..kernels.parts import each_part
 from ..spec import ITEMSIZE, GpuForm, KernelSpec, Operand, Problem
 
 if TYPE_CHECKING:
@@ -34,11 +35,22 @@ class OperandBuffer:
 
     def __init__(self, buffer: native.Buffer, dtype: str, count: int) -> None:
         self.buffer, self.dtype, self.count = buffer, dtype, count
+        self._kept: npt.NDArray[np.generic] | None = None
 
     def read(self) -> npt.NDArray[np.generic]:
         """A host copy, as stored."""
         raw: npt.NDArray[np.generic] = self.buffer.download().view(formats.stored(self.dtype))
         return raw
+
+    def keep(self) -> npt.NDArray[np.generic]:
+        """The host copy of an input, read once and kept: read-only, the same array for as long as the buffer lives.
+
+        All kernels of a group are checked against it, so one that spoils an input shows in the next one's output.
+        """
+        if self._kept is None:
+            self._kept = self.read()
+            self._kept.setflags(write=False)
+        return self._kept
 
 
 # Inputs and outputs of the same name, size, type and contents are one buffer; what a kernel changes in place is not.
@@ -96,9 +108,21 @@ def fill(one: Operand, form: GpuForm, problem: Problem, held: OperandBuffer, dev
     elif problem.operands == "zeros" or held.count == 0:
         held.buffer.fill(0)
     elif not _filled_on_device(one, problem, held, device):
-        base = "float64" if held.dtype == "float64" else "float32"
-        values = numbers(held.count, base, operands=problem.operands, seed=SEED, index=index_of(one.name))
-        held.buffer.upload(formats.encode(values, held.dtype))
+        held.buffer.upload(_made_by_host(one.name, problem, held))
+
+
+def _made_by_host(name: str, problem: Problem, held: OperandBuffer) -> npt.NDArray[np.generic]:
+    base = "float64" if held.dtype == "float64" else "float32"
+    made = np.empty(held.count, formats.stored(held.dtype))
+
+    def make(part: slice) -> None:
+        values = numbers(
+            part.stop - part.start, base, operands=problem.operands, seed=SEED, index=index_of(name), first=part.start
+        )
+        made[part] = formats.encode(values, held.dtype)
+
+    each_part(held.count, make)
+    return made
 
 
 def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, device: int) -> bool:
@@ -115,8 +139,3 @@ def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, devic
     )
     launch.run()
     return True
-
-
-def copies(held: Mapping[str, OperandBuffer]) -> dict[str, npt.NDArray[np.generic]]:
-    """Host copies of all operands by name, as stored."""
-    return {name: one.read() for name, one in held.items()}
