@@ -244,6 +244,12 @@ def test_a_right_kernel_passes_and_says_how_it_ran(cuda: FakeCuda, backend: Cuda
         kernel.verify()
 
 
+def test_outputs_begin_as_zeros_whatever_the_memory_held(cuda: FakeCuda, backend: CudaBackend) -> None:
+    with prepared(backend) as kernel:
+        assert cuda.launched == []
+        assert not kernel.outputs()["a"].any()
+
+
 @pytest.mark.parametrize("fault", ["nothing", "one element", "tail", "nan"])
 def test_a_wrong_kernel_fails(cuda: FakeCuda, backend: CudaBackend, fault: str) -> None:
     right = cuda.kernels["gm::twice"]
