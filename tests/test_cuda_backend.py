@@ -349,6 +349,18 @@ def test_large_uniform_operands_are_made_on_the_device(cuda: FakeCuda, backend: 
         assert cuda.launched.count("gm::fill_uniform<float>") == 1
 
 
+@pytest.mark.parametrize(("operands", "sigma"), [("uniform", 127 / 3**0.5), ("normal", 32.0)])
+def test_int8_operands_fill_their_range(cuda: FakeCuda, operands: Any, sigma: float) -> None:
+    del cuda
+    one, problem = Operand("b", "in", lambda p: p["n"]), Problem.of("int8", operands, n=100_000)
+    held = cuda_operands.OperandBuffer(cuda_native.load().Buffer(0, 100_000), "int8", 100_000)
+    assert TWICE.gpu is not None
+    cuda_operands.fill(one, TWICE.gpu, problem, held, 0)
+    values = held.read().astype(float)
+    assert (values.min(), values.max()) == (-127, 127)
+    assert np.std(values) == pytest.approx(sigma, rel=0.02)
+
+
 def test_ceil_div() -> None:
     assert [ceil_div(n, 4) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
 

@@ -26,11 +26,6 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 POISON = 0xFF  # a NaN in every float format that is stored, -1 in every integer
 
 
-def index_of(device: Device) -> int:
-    """The runtime's number of a device: 1 for "cuda:1"."""
-    return int(device.id.partition(":")[2])
-
-
 class CudaPrepared:
     """A kernel with its operands, bound to one device."""
 
@@ -39,7 +34,7 @@ class CudaPrepared:
     def __init__(self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device) -> None:
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._form = form
-        self._index = index_of(device)
+        self._index = device.index
         # Before any memory is taken: a launch that cannot be made, for sizes it does not know, takes none.
         self._launch = None if form.bind else form.launch(problem, execution, device)
         self._operands: dict[str, OperandBuffer] = cuda_operands.acquire(spec, form, problem, self._index)

@@ -37,7 +37,7 @@ class VendorGemm:
             raise BackendUnavailable(library.reason)
         cuda = cuda_native.load()
         self._lt = _open(cuda, library.path)
-        self._device = int(device.id.partition(":")[2])
+        self._device = device.index
         self._matmul = cuda.gemm.LtMatmul(
             self._lt, m, n, k, problem.dtype, addresses["a"], addresses["b"], addresses["c"], self._device,
             WORKSPACE_BYTES,
