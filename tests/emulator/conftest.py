@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from emulator.cases import Case, as_json, cases
 from emulator.ptx_machine import Machine
 
 HERE = Path(__file__).parent
@@ -99,8 +100,11 @@ class Emulated:
     double: Path
     module: Path
 
-    def python(self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S) -> Completed:
-        """`python ARGUMENTS` in a process of its own: -c CODE, -m MODULE or a script, each with arguments."""
+    def python(self, *arguments: str, env: Mapping[str, str] | None = None, text: str = "") -> Completed:
+        """`python ARGUMENTS` in a process of its own: -c CODE, -m MODULE or a script, each with arguments.
+
+        `text` is its standard input.
+        """
         with tempfile.TemporaryDirectory() as folder:
             counts = Path(folder) / "counts.json"
             command = [sys.executable, str(HERE / "run.py"), str(self.double), str(self.module), str(counts)]
@@ -109,7 +113,7 @@ class Emulated:
             done = subprocess.run(
                 [*command, *arguments],
                 env=clean | {"LD_LIBRARY_PATH": search, "PTXEMU_LOG": "stderr"} | dict(env or {}),
-                capture_output=True, text=True, check=False, timeout=timeout_s,
+                capture_output=True, text=True, check=False, input=text, timeout=TIMEOUT_S,
             )  # fmt: skip
             found = json.loads(counts.read_text()) if counts.exists() else {}
         return Completed(done.returncode, done.stdout, done.stderr, found)
@@ -138,3 +142,25 @@ def emulated(toolkit: Path, double: Path) -> Emulated:
     modules = list(build.rglob("_cuda.*.so"))
     assert len(modules) == 1, modules
     return Emulated(double, modules[0])
+
+
+@pytest.fixture(scope="session")
+def case_results(emulated: Emulated) -> Mapping[str, Mapping[str, Any]]:
+    """What became of each case of the catalogue; as few processes as there are lost contexts and one."""
+    results: dict[str, Mapping[str, Any]] = {}
+    left = list(cases())
+    while left:
+        done = emulated.python(str(HERE / "cases.py"), env={"PTXEMU_DEVICES": "2"}, text=as_json(left))
+        results |= dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+        if done.returncode:
+            died = next((case for case in left if str(case) not in results), left[-1])
+            results[str(died)] = {"error": f"the process ended with {done.returncode}: {done.stderr[-2000:]}"}
+        left = rest(left, results)
+    return results
+
+
+def rest(wanted: list[Case], results: Mapping[str, Any]) -> list[Case]:
+    """Those without a result. Fails where a run brought none at all, rather than try for ever."""
+    left = [case for case in wanted if str(case) not in results]
+    assert len(left) < len(wanted), "no case ran"
+    return left
