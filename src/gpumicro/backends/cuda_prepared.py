@@ -130,7 +130,10 @@ class CudaPrepared:
 
 
 def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> Any:
-    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes."""
+    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes.
+
+    Raises CudaError, and BackendUnavailable where the driver has no descriptors.
+    """
     cuda = cuda_native.load()
     arguments = [_bytes_of(argument, operands) for argument in launch.arguments]
     keep = tuple(operands.values())

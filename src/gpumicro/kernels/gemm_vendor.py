@@ -96,7 +96,11 @@ def version_of(number: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=4)
 def _open(cuda: Any, path: str) -> Any:
-    return cuda.gemm.Lt(path)
+    """Raises BackendUnavailable for a file that is no cuBLASLt or too old a one: no reason to end a run."""
+    try:
+        return cuda.gemm.Lt(path)
+    except RuntimeError as error:
+        raise BackendUnavailable(f"cuBLASLt cannot be used: {error}") from error
 
 
 def _why_not(dtype: str, device: Device) -> str:
