@@ -24,7 +24,7 @@ from gpumicro.kernels import find
 from gpumicro.kernels.gpu import ceil_div, needs
 from gpumicro.kernels.operands import operand
 from gpumicro.kernels.parts import PART
-from gpumicro.spec import Execution, GpuForm, KernelSpec, Launch, Operand, Problem
+from gpumicro.spec import Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
 
 TWICE = KernelSpec(
     name="own.twice",
@@ -244,6 +244,12 @@ def test_a_right_kernel_passes_and_says_how_it_ran(cuda: FakeCuda, backend: Cuda
         kernel.verify()
 
 
+def test_outputs_begin_as_zeros_whatever_the_memory_held(cuda: FakeCuda, backend: CudaBackend) -> None:
+    with prepared(backend) as kernel:
+        assert cuda.launched == []
+        assert not kernel.outputs()["a"].any()
+
+
 @pytest.mark.parametrize("fault", ["nothing", "one element", "tail", "nan"])
 def test_a_wrong_kernel_fails(cuda: FakeCuda, backend: CudaBackend, fault: str) -> None:
     right = cuda.kernels["gm::twice"]
@@ -326,6 +332,19 @@ def test_what_is_changed_in_place_is_filled_again(cuda: FakeCuda, backend: CudaB
         assert one.verify().passed
         assert other.verify().passed
     assert cuda.made == [4000, 4000]  # not shared
+
+
+def test_a_driver_without_tma_is_a_reason(cuda: FakeCuda, backend: CudaBackend) -> None:
+    import dataclasses
+
+    def refuse(*_: Any) -> bytes:
+        raise RuntimeError("this driver has no cuTensorMapEncodeTiled")
+
+    cuda.tensor_map = refuse  # type: ignore[attr-defined]
+    launch = Launch("gm::twice", (1, 1, 1), (1, 1, 1), ("a", TensorMap("b", (8, 8), (8, 8))))
+    spec = dataclasses.replace(TWICE, gpu=dataclasses.replace(TWICE.gpu, launch=lambda *_: launch))
+    with pytest.raises(BackendUnavailable, match="b gets no TMA descriptor: this driver has no cuTensorMap"):
+        prepared(backend, n=64, spec=spec)
 
 
 def test_large_uniform_operands_are_made_on_the_device(cuda: FakeCuda, backend: CudaBackend) -> None:

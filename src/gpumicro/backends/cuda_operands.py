@@ -64,7 +64,7 @@ def operands_of(spec: KernelSpec, form: GpuForm) -> tuple[Operand, ...]:
 
 
 def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> dict[str, OperandBuffer]:
-    """The operands by name, allocated and filled; outputs hold anything. Raises OutOfMemory before any is taken."""
+    """The operands by name, allocated and filled, outputs with zeros. Raises OutOfMemory before any is taken."""
     cuda = cuda_native.load()
     wanted = operands_of(spec, form)
     keys = {
@@ -78,7 +78,11 @@ def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> d
     for one in missing:
         dtype, count = one.dtype(problem), one.size(problem)
         fresh = OperandBuffer(cuda.Buffer(device, count * ITEMSIZE[dtype]), dtype, count)
-        if one.role != "out":
+        if one.role == "out":
+            # CUDA hands out the same address again with what it held: a chase would know its signature in there and
+            # follow pointers that others have overwritten since.
+            fresh.buffer.fill(0)
+        else:
             fill(one, form, problem, fresh, device)
         if one.role != "inout":
             _shared[keys[one.name]] = fresh

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import cuda_native
 from ..device import Device
 from ..device_timers import EventTimer
-from ..errors import BackendUnavailable, CudaError, UsageError, VerificationError
+from ..errors import BackendUnavailable, UsageError, VerificationError
 from ..kernels import formats
 from ..kernels.parts import each_part
 from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
@@ -148,15 +148,13 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     held = operands[argument.operand]
     itemsize = formats.stored(held.dtype).itemsize
     strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
-    make = cuda_native.load().tensor_map
     try:
-        return bytes(
-            make(held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes)
+        descriptor = cuda_native.load().tensor_map(
+            held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
         )
-    except CudaError:
-        raise
-    except RuntimeError as error:
-        raise BackendUnavailable(f"no TMA descriptor can be made: {error}") from error
+    except RuntimeError as error:  # the driver has no TMA
+        raise BackendUnavailable(f"{argument.operand} gets no TMA descriptor: {error}") from error
+    return bytes(descriptor)
 
 
 def launch_facts(launch: Launch, device: int) -> dict[str, Any]:

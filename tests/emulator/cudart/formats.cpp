@@ -23,6 +23,7 @@ u8 encode(float value, const Small& format) {
     if (std::isnan(value)) return sign | format.nan;
     const float size = std::fabs(value);
     if (size >= decode_finite(format.largest, format)) return sign | format.largest;
+    if (size == 0) return sign;
     int exponent = 0;
     std::frexp(size, &exponent);  // size = f * 2^exponent, f in [0.5, 1)
     const int lowest = 1 - format.bias - format.mantissa;
