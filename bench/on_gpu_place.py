@@ -21,7 +21,7 @@ class Place:
 
     @property
     def index(self) -> int:
-        return int(self.device.id.partition(":")[2])
+        return self.device.index
 
     @property
     def emulated(self) -> bool:

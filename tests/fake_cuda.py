@@ -31,7 +31,8 @@ class Buffer:
     def __init__(self, cuda: FakeCuda, size_bytes: int) -> None:
         self.address = cuda.next_address
         self.size_bytes = size_bytes
-        self.memory = np.zeros(size_bytes, np.uint8)
+        self.memory = np.full(size_bytes, 0xA5, np.uint8)  # as CUDA's: what was there before
+        self.downloads = 0
         cuda.next_address += size_bytes + 256
         cuda.buffers[self.address] = self
 
@@ -40,6 +41,7 @@ class Buffer:
         self.memory[offset_bytes : offset_bytes + len(raw)] = raw
 
     def download(self) -> npt.NDArray[np.uint8]:
+        self.downloads += 1
         return self.memory.copy()
 
     def fill(self, byte: int) -> None:

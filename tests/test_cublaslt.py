@@ -252,6 +252,14 @@ def test_without_the_library_the_reason_says_what_brings_it(monkeypatch: pytest.
         gemm_vendor.VendorGemm(Problem.of("float32", m=2, n=3, k=4), H100, {})
 
 
+def test_a_library_that_cannot_be_opened_is_a_reason_and_no_crash() -> None:
+    def broken(_path: str) -> Any:
+        raise RuntimeError("/lib/x.so has no function cublasLtMatmul")
+
+    with pytest.raises(BackendUnavailable, match="has no function cublasLtMatmul"):
+        gemm_vendor._open.__wrapped__(SimpleNamespace(gemm=SimpleNamespace(Lt=broken)), "/lib/x.so")
+
+
 def test_an_emulated_device_and_an_old_one_have_reasons() -> None:
     form = find("gemm.vendor").gpu
     assert form is not None

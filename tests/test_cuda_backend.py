@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import re
 import sys
@@ -16,12 +17,14 @@ import gpumicro
 from gpumicro import backends, cuda_native
 from gpumicro.backends import cuda_operands, cuda_reasons
 from gpumicro.backends.cuda import CudaBackend, device_of
+from gpumicro.backends.cuda_prepared import compare
 from gpumicro.device import Device
 from gpumicro.errors import BackendUnavailable, CudaError, OutOfMemory, UsageError, VerificationError
 from gpumicro.kernels import find
 from gpumicro.kernels.gpu import ceil_div, needs
 from gpumicro.kernels.operands import operand
-from gpumicro.spec import Execution, GpuForm, KernelSpec, Launch, Operand, Problem
+from gpumicro.kernels.parts import PART
+from gpumicro.spec import Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
 
 TWICE = KernelSpec(
     name="own.twice",
@@ -241,6 +244,12 @@ def test_a_right_kernel_passes_and_says_how_it_ran(cuda: FakeCuda, backend: Cuda
         kernel.verify()
 
 
+def test_outputs_begin_as_zeros_whatever_the_memory_held(cuda: FakeCuda, backend: CudaBackend) -> None:
+    with prepared(backend) as kernel:
+        assert cuda.launched == []
+        assert not kernel.outputs()["a"].any()
+
+
 @pytest.mark.parametrize("fault", ["nothing", "one element", "tail", "nan"])
 def test_a_wrong_kernel_fails(cuda: FakeCuda, backend: CudaBackend, fault: str) -> None:
     right = cuda.kernels["gm::twice"]
@@ -263,6 +272,33 @@ def test_a_wrong_kernel_fails(cuda: FakeCuda, backend: CudaBackend, fault: str) 
     assert caught.value.index == {"nothing": 0, "one element": 500, "tail": 999, "nan": 0}[fault]
 
 
+def test_inputs_are_read_once_for_all_kernels_that_share_them(cuda: FakeCuda, backend: CudaBackend) -> None:
+    with prepared(backend) as one, backend.prepare(TWICE, one.problem, Execution(1, "narrow"), one.device) as other:
+        for kernel in (one, other, one):
+            assert kernel.verify().passed
+    a, b = (cuda.buffers[address] for address in sorted(cuda.buffers))
+    assert (a.downloads, b.downloads) == (3, 1)
+
+
+@pytest.mark.parametrize("spoiled", [0, PART - 1, PART, 3 * PART + 4])
+def test_an_elementwise_kernel_is_compared_part_by_part(spoiled: int) -> None:
+    spec, n = find("stream.triad"), 3 * PART + 5
+    assert spec.gpu is not None
+    b, c = (operand(n, "float32", index=index) for index in (1, 2))
+    a, problem = b + np.float32(0.4) * c, Problem.of("float32", n=n)
+    found = compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+    assert (found.passed, found.elements) == (True, n)
+    whole = compare(spec, dataclasses.replace(spec.gpu, elementwise=False), problem, {"b": b, "c": c}, {"a": a})
+    assert whole == found
+    a[spoiled] += 1
+    with pytest.raises(VerificationError) as caught:
+        compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+    assert caught.value.index == spoiled
+    a[spoiled] = np.nan
+    with pytest.raises(VerificationError, match=f"index {spoiled}:"):
+        compare(spec, spec.gpu, problem, {"b": b, "c": c}, {"a": a})
+
+
 def test_no_elements_are_right(cuda: FakeCuda, backend: CudaBackend) -> None:  # noqa: ARG001
     with prepared(backend, n=0) as kernel:
         assert kernel.verify().elements == 0
@@ -281,8 +317,6 @@ def test_kernels_of_a_family_share_operands_while_they_live(cuda: FakeCuda, back
 
 
 def test_what_is_changed_in_place_is_filled_again(cuda: FakeCuda, backend: CudaBackend) -> None:
-    import dataclasses
-
     operands = (Operand("a", "inout", lambda p: p["n"]),)
     spec = dataclasses.replace(TWICE, operands=operands, reference=lambda a: 2 * a)
     spec = dataclasses.replace(
@@ -300,6 +334,19 @@ def test_what_is_changed_in_place_is_filled_again(cuda: FakeCuda, backend: CudaB
     assert cuda.made == [4000, 4000]  # not shared
 
 
+def test_a_driver_without_tma_is_a_reason(cuda: FakeCuda, backend: CudaBackend) -> None:
+    import dataclasses
+
+    def refuse(*_: Any) -> bytes:
+        raise RuntimeError("this driver has no cuTensorMapEncodeTiled")
+
+    cuda.tensor_map = refuse  # type: ignore[attr-defined]
+    launch = Launch("gm::twice", (1, 1, 1), (1, 1, 1), ("a", TensorMap("b", (8, 8), (8, 8))))
+    spec = dataclasses.replace(TWICE, gpu=dataclasses.replace(TWICE.gpu, launch=lambda *_: launch))
+    with pytest.raises(BackendUnavailable, match="b gets no TMA descriptor: this driver has no cuTensorMap"):
+        prepared(backend, n=64, spec=spec)
+
+
 def test_large_uniform_operands_are_made_on_the_device(cuda: FakeCuda, backend: CudaBackend) -> None:
     def fill(arguments: Any) -> None:
         address, seed, index, count = (int.from_bytes(argument, "little") for argument in arguments)
@@ -313,6 +360,18 @@ def test_large_uniform_operands_are_made_on_the_device(cuda: FakeCuda, backend: 
         assert kernel.verify().passed
     with prepared(backend, n=n - 1):
         assert cuda.launched.count("gm::fill_uniform<float>") == 1
+
+
+@pytest.mark.parametrize(("operands", "sigma"), [("uniform", 127 / 3**0.5), ("normal", 32.0)])
+def test_int8_operands_fill_their_range(cuda: FakeCuda, operands: Any, sigma: float) -> None:
+    del cuda
+    one, problem = Operand("b", "in", lambda p: p["n"]), Problem.of("int8", operands, n=100_000)
+    held = cuda_operands.OperandBuffer(cuda_native.load().Buffer(0, 100_000), "int8", 100_000)
+    assert TWICE.gpu is not None
+    cuda_operands.fill(one, TWICE.gpu, problem, held, 0)
+    values = held.read().astype(float)
+    assert (values.min(), values.max()) == (-127, 127)
+    assert np.std(values) == pytest.approx(sigma, rel=0.02)
 
 
 def test_ceil_div() -> None:

@@ -137,7 +137,7 @@ def test_a_right_product_passes(
 ) -> None:
     if big:
         monkeypatch.setattr(gemm_check, "MOST_PRODUCTS", 0)
-        monkeypatch.setattr(gemm_check, "_BLOCK", 1000)
+        monkeypatch.setattr(gemm_check, "_PART", 1000)
     found = check(dtype, *shape, product(dtype, *shape))
     assert found.passed
     assert found.elements == shape[0] * shape[1]
@@ -181,6 +181,28 @@ def test_a_small_error_everywhere_fails_in_the_norm() -> None:
     operands["c"] = operands["c"] + error * np.float32(size)
     with pytest.raises(VerificationError):
         check("float32", m, n, k, operands)
+
+
+def test_what_is_known_of_a_product_is_kept_for_operands_that_cannot_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm_check, "MOST_PRODUCTS", 0)
+    asked = []
+    find_out = gemm_check._find_out
+    monkeypatch.setattr(gemm_check, "_find_out", lambda *given: asked.append(given) or find_out(*given))
+    operands = product("float32", 40, 50, 60)
+    for _ in range(2):
+        assert check("float32", 40, 50, 60, operands).passed
+    assert len(asked) == 2  # they might have changed
+    for name in "ab":
+        operands[name].setflags(write=False)
+    for _ in range(3):
+        assert check("float32", 40, 50, 60, operands).passed
+    assert len(asked) == 3
+    other = dict(operands, b=operands["b"] * np.float32(1.5))
+    with pytest.raises(VerificationError):
+        check("float32", 40, 50, 60, other)
+    operands["c"][7] += 1
+    with pytest.raises(VerificationError):
+        check("float32", 40, 50, 60, operands)
 
 
 def test_zeros_times_anything_is_zero() -> None:

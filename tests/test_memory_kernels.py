@@ -228,3 +228,22 @@ def test_default_sizes_differ_by_level_and_fit_the_device() -> None:
         assert lines[-1] * latency.GPU_LINE_BYTES > 4 * on.caches[-1].size_bytes
     small = replace(DEVICES["emulated"], caches=())
     assert latency.sweep_lines(small)[0] == 32
+
+
+@pytest.mark.parametrize("level", ["l1", "shared"])
+def test_a_launch_lasts_long_beside_its_start(level: str) -> None:
+    """A start costs some thousand cycles, and an SM reads 128 bytes a cycle from its own memory."""
+    for name, on in DEVICES.items():
+        sizes = cache.gpu_sizes(level, "float32", on)
+        cycles = sizes["blocks"] * sizes["n"] * 4 * sizes["reps"] / (on.cores or 1) / 128
+        assert name == "emulated" or cycles > 300_000
+
+
+def test_additions_nobody_waits_for_are_many() -> None:
+    """32 a cycle and SM at most; all on one address stay where float32 counts."""
+    h200 = DEVICES["H200"]
+    for name in ("spread", "shared_spread"):
+        sizes = atomics.gpu_sizes(find(f"atomics.{name}"), h200)
+        assert sizes["blocks"] * atomics.BLOCK * sizes["reps"] / 132 / 32 > 30_000
+    sizes = atomics.gpu_sizes(find("atomics.one"), h200)
+    assert sizes["blocks"] * atomics.BLOCK * sizes["reps"] < 1 << 24

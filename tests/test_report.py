@@ -327,3 +327,28 @@ def test_textual_reports_do_not_load_the_drawing() -> None:
         "assert 'matplotlib' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_what_a_gpu_did_is_told_as_far_as_it_is_known(doc: dict[str, Any]) -> None:
+    unknown = {"median": None, "min": None, "max": None}
+    doc["conditions"] = [
+        {"device": "cuda:0", "sm_clock_hz": {"median": 1.9e9, "min": 1.7e9, "max": 1.98e9},
+         "power_w": {"median": 600.0, "min": 90.0, "max": 700.0}, "temperature_c": {"max": 71.0},
+         "gpu": {"power_limit_w": 700.0}, "limited_fraction": {"power": 0.31, "thermal": 0.0}},
+        {"device": "cuda:1", "sm_clock_hz": unknown, "power_w": unknown, "temperature_c": unknown, "gpu": {}},
+        {"device": "cuda:2", "sm_clock_hz": None, "sm_clock_hz_why": "NVML: not supported"},
+    ]  # fmt: skip
+    (line,) = tables.conditions(doc)
+    assert line == (
+        "cuda:0 under load: SM clock 1.90 GHz (1.70 GHz to 1.98 GHz); 600 W of 700 W at the median; up to 71 C; "
+        "held back by power 31% of the time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "word"), [("emulated", "EMULATED"), ("replayed", "REPLAYED"), ("synthetic", "SYNTHETIC")]
+)
+def test_what_was_not_measured_is_said_first_in_every_form(doc: dict[str, Any], key: str, word: str) -> None:
+    doc[key] = True
+    assert any(line.startswith(word) for line in tables.headline(doc))
+    assert word in console.render_text(doc)

@@ -294,3 +294,50 @@ def test_what_failed_is_recorded_too() -> None:
     assert entry["status"] == "failed"
     assert "wrong output" in entry["why"]
     assert {r["kernel"]: r["status"] for r in one.records} == {"stream.copy": "failed", "stream.triad": "ok"}
+
+
+def test_what_fails_while_it_is_measured_is_no_good_time_in_the_recording() -> None:
+    def make() -> ScriptedBackend:
+        backend = ScriptedBackend()
+        backend.dying = {"stream.copy": lost("stream.copy", gone=False)}
+        return backend
+
+    one, listening = recorded_by(make)
+    assert {r["kernel"]: r["status"] for r in one.records} == {"stream.copy": "failed", "stream.triad": "ok"}
+    assert listening.track["measurements"][COPY.id]["status"] == "failed"
+    assert listening.track["measurements"][TRIAD.id]["status"] == "ok"
+
+
+@pytest.mark.parametrize(("error", "status"), [(OutOfMemory("full"), "skipped"), (lost(gone=False), "failed")])
+def test_what_cannot_be_prepared_is_recorded_as_the_run_has_it(error: Exception, status: str) -> None:
+    class Refusing(ScriptedBackend):
+        def prepare(self, spec: Any, *rest: Any) -> Scripted:
+            if spec.name == "stream.copy":
+                raise error
+            return super().prepare(spec, *rest)
+
+    one, listening = recorded_by(Refusing)
+    assert next(r for r in one.records if r["kernel"] == "stream.copy")["status"] == status
+    assert listening.track["measurements"][COPY.id]["status"] == status
+
+
+def test_a_time_is_kept_though_the_context_was_lost_before_its_facts_were_asked() -> None:
+    class Mute(Scripted):
+        """Answers the sampling, which asks how long a span must be, and nobody after it."""
+
+        asked = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "facts":
+                self.asked += 1
+                if self.asked > 1:
+                    raise lost()
+            return super().__getattribute__(name)
+
+    class MuteBackend(ScriptedBackend):
+        def prepare(self, spec: Any, problem: Problem, execution: Execution, device: Device) -> Scripted:
+            return Mute(self, (spec, problem, execution, device))
+
+    (record,) = taken(MuteBackend(), TRIAD).records
+    assert record["status"] == "ok"
+    assert "context" in record["facts"]["facts_why"]

@@ -18,6 +18,7 @@ Gate::Gate(int device, cudaStream_t stream)
       memory_(device, sizeof(Words), Memory::pinned),
       words_(new (memory_.address()) Words{}),
       kernel_(find_symbol("gm::gate").function) {
+    const DeviceScope scope(device);
     GM_CUDA(cudaHostGetDevicePointer(&opened_, &words_->opened, 0));
     GM_CUDA(cudaHostGetDevicePointer(&expired_, &words_->expired, 0));
 }

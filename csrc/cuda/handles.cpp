@@ -1,14 +1,35 @@
 #include "cuda/handles.hpp"
 
+#include <cuda.h>  // types only: libcuda is never linked
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
 
 #include "cuda/hung.hpp"
+#include "cuda/loader.hpp"
 #include "cuda/stream.hpp"
 
 namespace gm {
+namespace {
+
+// Whether this thread has a context of CUDA's; true where the driver has no way to tell.
+bool has_context() {
+    using Current = CUresult(CUcontext*);
+    static auto* const current = reinterpret_cast<Current*>(driver_function("cuCtxGetCurrent", 4000));
+    CUcontext context = nullptr;
+    return current == nullptr || (current(&context) == CUDA_SUCCESS && context != nullptr);
+}
+
+}  // namespace
+
+DeviceScope::DeviceScope(int device) {
+    GM_CUDA(cudaGetDevice(&before_));
+    if (device == before_) return;
+    back_ = has_context();
+    GM_CUDA(cudaSetDevice(device));
+}
 
 Memory memory_of(const std::string& kind) {
     if (kind == "device") return Memory::device;

@@ -8,23 +8,21 @@
 
 namespace gm {
 
-// Makes a device this thread's current one and puts the caller's back.
+// Makes a device this thread's current one and puts the caller's back. A thread that has none yet counts as one of
+// device 0, but going "back" there would make a context on it (cudaSetDevice does since CUDA 12.0), of half a gigabyte
+// and perhaps on a GPU that belongs to someone else: such a thread stays on `device`.
 class DeviceScope {
   public:
-    explicit DeviceScope(int device) {
-        GM_CUDA(cudaGetDevice(&before_));
-        if (device != before_) GM_CUDA(cudaSetDevice(device));
-        changed_ = device != before_;
-    }
+    explicit DeviceScope(int device);
     ~DeviceScope() {
-        if (changed_) GM_CUDA_NOEXCEPT(cudaSetDevice(before_));
+        if (back_) GM_CUDA_NOEXCEPT(cudaSetDevice(before_));
     }
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;
 
   private:
     int before_ = 0;
-    bool changed_ = false;
+    bool back_ = false;
 };
 
 // An event of the current device.

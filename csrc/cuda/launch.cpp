@@ -38,6 +38,16 @@ void check_arguments(const std::string& symbol, const void* function, const std:
 #endif
 }
 
+// Lets a kernel have more dynamic shared memory than the 48 KiB that every block may. Also loads it, which the first
+// launch would do otherwise, and with it the device would stop.
+void allow_shared(const void* function, std::size_t shared_bytes) {
+    cudaFuncAttributes now{};
+    GM_CUDA(cudaFuncGetAttributes(&now, function));
+    if (static_cast<std::size_t>(now.maxDynamicSharedSizeBytes) < shared_bytes)
+        GM_CUDA(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shared_bytes)));
+}
+
 }  // namespace
 
 Launch::Launch(const std::string& symbol, Extent grid, Extent block, std::size_t shared_bytes,
@@ -63,16 +73,7 @@ Launch::Launch(const std::string& symbol, Extent grid, Extent block, std::size_t
     note_launch(symbol_, shape_);
     stream_ = measuring_stream(device);
     check_arguments(symbol, function_, arguments);
-    allow_shared();
-}
-
-// Also loads the kernel, which the first launch would do otherwise, and with it the device would stop.
-void Launch::allow_shared() const {
-    cudaFuncAttributes now{};
-    GM_CUDA(cudaFuncGetAttributes(&now, function_));
-    if (static_cast<std::size_t>(now.maxDynamicSharedSizeBytes) < shared_bytes_)
-        GM_CUDA(cudaFuncSetAttribute(function_, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes_)));
+    allow_shared(function_, shared_bytes_);
 }
 
 void Launch::enqueue(std::int64_t n, cudaStream_t stream) {
@@ -98,6 +99,7 @@ cudaFuncAttributes attributes(const std::string& symbol, int device) {
 int occupancy(const std::string& symbol, int device, int block_threads, std::size_t shared_bytes) {
     const void* const function = find_symbol(symbol).function;
     const DeviceScope scope(device);
+    allow_shared(function, shared_bytes);  // else the driver answers 0 for more than 48 KiB
     int blocks = 0;
     GM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, block_threads, shared_bytes));
     return blocks;

@@ -38,7 +38,6 @@ class Launch {
         unsigned char bytes[64];
     };
     static void run(void* self, std::int64_t n);
-    void allow_shared() const;
 
     std::string symbol_, shape_;
     const void* function_;

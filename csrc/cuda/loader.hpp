@@ -1,4 +1,5 @@
-// Libraries that are opened at run time and never linked: cuBLASLt, NCCL. Python (gpumicro.libraries) says where.
+// Libraries that are opened at run time and never linked: cuBLASLt, NCCL (Python, gpumicro.libraries, says where) and
+// the driver, which the runtime has open.
 #pragma once
 #include <string>
 
@@ -24,5 +25,8 @@ class Library {
     std::string path_;
     void* handle_;
 };
+
+// A function of libcuda as CUDA `since` (12000 for 12.0) has it, null where the driver has it not. Throws CudaFailure.
+void* driver_function(const char* name, unsigned since);
 
 }  // namespace gm

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "cuda/check.hpp"
+#include "cuda/loader.hpp"
 
 namespace gm {
 namespace {
@@ -15,14 +16,8 @@ using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, co
                         CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 Encode* encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    GM_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-#else
-    GM_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found));
-#endif
-    if (found != cudaDriverEntryPointSuccess || function == nullptr)
+    void* const function = driver_function("cuTensorMapEncodeTiled", 12000);
+    if (function == nullptr)
         throw std::runtime_error(
             "this driver has no cuTensorMapEncodeTiled, which TMA needs; CUDA 12.0's driver has it");
     return reinterpret_cast<Encode*>(function);

@@ -85,6 +85,7 @@ __device__ __forceinline__ void tcgen05_peak_body(const unsigned* __restrict__ s
         tcgen05_commit(done);
     }
     tcgen05_barrier_wait(done, 0);
+    __syncwarp();  // lanes leave the wait one by one, and one of warp 0 comes late; the loads want all of a warp
     tcgen05_after_sync();
     Sum sum = 0;
 #pragma unroll 1

@@ -37,6 +37,11 @@ class Device:
     facts: Mapping[str, object] = field(default_factory=dict)  # whatever else was found: model, stepping, governor ...
 
     @property
+    def index(self) -> int:
+        """The runtime's number of a GPU: 1 for "cuda:1"; 0 for the CPU."""
+        return int(self.id.partition(":")[2] or 0)
+
+    @property
     def levels(self) -> tuple[str, ...]:
         """Memory levels, nearest first."""
         return (*(cache.level for cache in self.caches), "dram")

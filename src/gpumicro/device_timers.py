@@ -16,16 +16,16 @@ import numpy.typing as npt
 from . import stats
 from .device_clock import QUEUE_LIMIT, WHOLE, CacheState, Clock, native, native_clock, profiler
 from .errors import CudaError, UsageError
-from .timers import Counts, FakeWork, FloatArray, Tick, as_work
+from .timers import DITHER, Counts, FakeWork, FloatArray, Tick, as_work, tick_of
 
 LADDER = (1, 2, 4)  # lengths of a graph timer's replays, in batches
 LARGEST_GRAPH = 1024  # runs in the batch: the longest graph has four times as many nodes
 PROBE_GATE_S = 0.25  # a first gated run that takes longer waits for the device inside
 RETAKES = 3  # of a span whose gate timed out
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
+DISAGREE_OVER = 0.05  # of a span: events and the host's clock may differ by so much
 LEAST_GAP_S = 10e-6  # the host sees a completion later or sooner by this much, now and then
 SPIN_STEP_CYCLES = 61  # prime, about 40 ns: 64 lengths cross some steps of any event clock
-DITHER = np.tile(np.arange(64, dtype=np.int64), 32)  # 2,048 spans of 64 lengths
 
 
 class EventTimer:
@@ -89,7 +89,7 @@ class EventTimer:
         """LSB and effective step of the event clock, from 2,048 spans around one spinning kernel of 64 lengths."""
         if self._tick is None:
             spin = self._spin if self._spin is not None else native().spin(self.device, SPIN_STEP_CYCLES, True)
-            self._tick = _tick_of(self.sample(spin, DITHER))
+            self._tick = tick_of(self.sample(spin, DITHER))
             # The delay behind the gate must span a step, or spans would keep one phase against it.
             self._clock.phase_s = max(self._clock.phase_s, self._tick.seconds)
         return self._tick
@@ -195,7 +195,7 @@ class EventTimer:
         assert self._gap is not None
         known, spread = self._gap
         excess = stats.median(walls - spans) - known
-        if abs(excess) > max(0.05 * stats.median(spans), 10 * spread, LEAST_GAP_S):
+        if abs(excess) > max(DISAGREE_OVER * stats.median(spans), 10 * spread, LEAST_GAP_S):
             self._flags.add("event-wall")
 
     def __repr__(self) -> str:
@@ -279,8 +279,3 @@ def as_device_work(work: Any) -> Any:
 def hangs(error: CudaError) -> bool:
     """Whether a watchdog raised this: ours, or the driver's own."""
     return error.code == LAUNCH_TIMEOUT
-
-
-def _tick_of(spans: FloatArray) -> Tick:
-    lsb, step = stats.detect_tick(spans)
-    return Tick(step, lsb, "gcd and step of 2048 spans of 64 lengths" if lsb else "no grid found")

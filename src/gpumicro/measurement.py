@@ -25,7 +25,8 @@ class Policy:
     warmup: "converge", a number of runs (int) or seconds (float). batch: runs in a span, None to choose it by the
     tick, 1 to never batch. cache: what state the work finds the caches in: "hot", "rotate" (it uses several sets of
     operands in turn), or "cold" with a timer that evicts. estimand: what is measured, "host" (call to completion),
-    "isolated" (one launch on an idle device) or "period" (cost of one in a chain); "auto": whatever the timer
+    "isolated" (a span's runs, `batch` in a row, on a device that is otherwise idle; batch=1: one alone) or "period"
+    (cost of one in a chain); "auto": whatever the timer
     measures. seed: of batch stretching and orders.
     """
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from . import __version__
 from .backends.base import Availability, Backend, Prepared
 from .device import Device
-from .errors import GpumicroError
+from .device_timers import hangs
+from .errors import BackendUnavailable, CudaError, GpumicroError, OutOfMemory
 from .recording import SCHEMA, Recording, device_to_json, series_to_json
 from .result import to_plain
 from .spec import Check, Execution, KernelSpec, Problem, measurement_id
@@ -57,7 +58,12 @@ class RecordingTimer:
         return self._inner.now()
 
     def sample(self, work: Any, counts: npt.ArrayLike) -> FloatArray:
-        spans = self._inner.sample(work, counts)
+        try:
+            spans = self._inner.sample(work, counts)
+        except CudaError as error:
+            if not hangs(error):  # what hangs may yet be described by the spans before
+                self._entry |= {"status": "failed", "why": str(error)}
+            raise
         room = max(0, MOST_SPANS - len(self._take["spans_s"]))
         self._take["counts"] += np.asarray(counts, dtype=np.int64)[:room].tolist()
         self._take["spans_s"] += spans[:room].tolist()
@@ -97,9 +103,11 @@ class RecordingPrepared:
         return check
 
     def close(self) -> None:
-        if not self._entry.get("facts"):
-            self._entry["facts"] = to_plain(dict(self._inner.facts))
-        self._inner.close()
+        try:
+            if not self._entry.get("facts"):
+                self._entry["facts"] = to_plain(dict(self._inner.facts))
+        finally:
+            self._inner.close()
 
     def __enter__(self) -> RecordingPrepared:
         return self
@@ -158,7 +166,9 @@ class RecordingBackend:
         try:
             prepared = self._inner.prepare(spec, problem, execution, device)
         except GpumicroError as error:
-            self.track["measurements"].setdefault(key, {"status": "skipped", "why": str(error)})
+            skipped = isinstance(error, (BackendUnavailable, OutOfMemory))
+            why = {"status": "skipped" if skipped else "failed", "why": str(error)}
+            self.track["measurements"].setdefault(key, why)
             raise
         fresh = {"status": "ok", "takes": [], "facts": {}, "loop": _loop(prepared)}
         entry = self.track["measurements"].setdefault(key, fresh)

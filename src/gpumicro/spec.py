@@ -127,7 +127,8 @@ class GpuForm:
     `variants(dtype, device)`: ways to do the same work, best guess first; ("",) where there is one.
     `check`, where given, judges the operands after one run (host copies by name, as stored) and raises
     VerificationError; without it every output is compared with the spec's reference in float64, each element within
-    `growth(problem)` roundoffs of reference(|inputs|).
+    `growth(problem)` roundoffs of reference(|inputs|): part by part and on several threads where the kernel is
+    `elementwise` (element i of the output depends on elements i of the operands alone).
     """
 
     source: str  # "stream.cuh", in csrc/kernels
@@ -144,6 +145,7 @@ class GpuForm:
     # addresses of the operands, gives an object with `work` (a _core.timing.Work) and `facts`.
     bind: Callable[[Problem, Execution, Device, Mapping[str, int]], Any] | None = None
     growth: Callable[[Problem], float] = lambda _: 2.0
+    elementwise: bool = False
     check: Callable[[KernelSpec, Problem, Mapping[str, npt.NDArray[np.generic]]], Check] | None = None
     unit: Literal["vector", "tensor", ""] = ""  # what computes, for arithmetic kernels
 

@@ -197,8 +197,15 @@ def _record_all(
         elif isinstance(outcome, str):
             target.skip(item, outcome, group.repeat)
         elif outcome is not None:
-            facts = dict(prepared.facts)
-            target.record(item, outcome, check, facts=facts, repeat=group.repeat, flags=flags)
+            target.record(item, outcome, check, facts=_facts(prepared), repeat=group.repeat, flags=flags)
+
+
+def _facts(prepared: Prepared) -> dict[str, Any]:
+    """What it says of its run. A context that another kernel lost answers nothing, and no time is given up for that."""
+    try:
+        return dict(prepared.facts)
+    except GpumicroError as error:
+        return {"facts_why": str(error)}
 
 
 def held_ceilings(target: Target) -> list[tuple[dict[str, Any], Item]]:

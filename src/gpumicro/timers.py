@@ -28,7 +28,7 @@ FakeWork = native.FakeWork
 Runnable: TypeAlias = "native.Work | FakeWork | Callable[[], object]"
 
 _PYTHON_API = 4  # FUNCFLAG_PYTHONAPI: the function wants the GIL
-_DITHER = np.tile(np.arange(64, dtype=np.int64), 32)  # 2,048 spans of 64 lengths, to see the tick by
+DITHER = np.tile(np.arange(64, dtype=np.int64), 32)  # 2,048 spans of 64 lengths, to see the tick by
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,12 @@ class Tick:
     seconds: float
     lsb_s: float
     how: str
+
+
+def tick_of(spans: FloatArray) -> Tick:
+    """The tick that shows in the spans (seconds) of `DITHER`'s runs."""
+    lsb, step = stats.detect_tick(spans)
+    return Tick(step, lsb, "gcd and step of 2048 spans of 64 lengths" if lsb else "no grid found")
 
 
 class Timer(Protocol):
@@ -76,8 +82,7 @@ class _Timer:
     def tick(self) -> Tick:
         """LSB and effective step, found once from 2,048 spans of 64 lengths."""
         if self._tick is None:
-            lsb, step = stats.detect_tick(self._clock.sample(self._spin, _DITHER))
-            self._tick = Tick(step, lsb, "gcd and step of 2048 spans of 64 lengths" if lsb else "no grid found")
+            self._tick = tick_of(self._clock.sample(self._spin, DITHER))
         return self._tick
 
     def overhead(self, n: int = 256) -> FloatArray:

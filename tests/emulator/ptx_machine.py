@@ -79,14 +79,14 @@ class Machine:
         """What stands for the kernel in calls."""
         return self._names[kernel]
 
-    def enqueue(
-        self, kernel: str, grid: Any, block: Any, *arguments: Any, shared: int = 0, stream: Any = None
-    ) -> None:
+    def enqueue(self, kernel: str, grid: Any, block: Any, *arguments: Any, shared: int = 0, stream: Any = None) -> None:
         """A launch; arguments are NumPy scalars or integers (addresses)."""
         values = [np.uint64(a) if isinstance(a, int) else a for a in arguments]
         kept = [ctypes.create_string_buffer(v.tobytes(), v.nbytes) for v in values]
         pointers = (ctypes.c_void_p * max(len(kept), 1))(*[ctypes.addressof(k) for k in kept])
-        shape = [Dim3(*((*extent, 1, 1)[:3] if isinstance(extent, tuple) else (extent, 1, 1))) for extent in (grid, block)]
+        shape = [
+            Dim3(*((*extent, 1, 1)[:3] if isinstance(extent, tuple) else (extent, 1, 1))) for extent in (grid, block)
+        ]
         launch = self.cuda.cudaLaunchKernel
         launch.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
         self.call("cudaLaunchKernel", ctypes.addressof(self.stub(kernel)), *shape, pointers, shared, stream)

@@ -20,7 +20,8 @@ def replace_module(path: str) -> None:
     """Puts the extension at `path` where `import gpumicro._cuda` looks first."""
     package = importlib.import_module("gpumicro")
     spec = importlib.util.spec_from_file_location("gpumicro._cuda", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["gpumicro._cuda"] = module
     spec.loader.exec_module(module)

@@ -20,9 +20,9 @@ from ..device_timers import EventTimer
 from ..errors import BackendUnavailable, UsageError, VerificationError
 from ..kernels.copy import PAGE_BYTES
 from ..spec import Check, Execution, KernelSpec, Problem
-from .cuda_prepared import event_timer, index_of
+from .cuda_operands import SEED
+from .cuda_prepared import event_timer
 
-SEED = 0x67756D69
 # Some works wait once at a span's end for what they enqueued; spans this long make that a small part.
 LEAST_SPAN_S = 1e-3
 
@@ -52,7 +52,7 @@ class HostActionPrepared:
     ) -> None:
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._action: Action | None = action
-        self._index = index_of(device)
+        self._index = device.index
 
     @property
     def _live(self) -> Action:
@@ -118,7 +118,7 @@ def prepare(spec: KernelSpec, problem: Problem, execution: Execution, device: De
     for name, size in problem.sizes:
         if name != "to" and size < 1:
             raise UsageError(f"{spec.name} needs {name} of at least 1, not {size}")
-    action = ACTIONS[spec.name](cuda_native.load(), index_of(device), problem, execution.variant)
+    action = ACTIONS[spec.name](cuda_native.load(), device.index, problem, execution.variant)
     return HostActionPrepared(spec, problem, execution, device, action)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from .. import cuda_native
 from ..errors import OutOfMemory
 from ..kernels import formats
 from ..kernels.operands import operand as numbers
+from ..kernels.parts import each_part
 from ..spec import ITEMSIZE, GpuForm, KernelSpec, Operand, Problem
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ SPARE_BYTES = 64 << 20  # left for the context, the timers' buffers and whoever 
 FILL_BLOCK = 256  # kFillBlock of csrc/kernels/fill.cuh
 FILL_FROM = 1 << 16  # elements; below that the host makes them sooner than a launch is bound
 
+_INT8_SCALE = {"uniform": 127.0, "normal": 32.0}  # normal: 4 sigma fill the range, as in the peak kernels
 _C_NAMES = {
     "float64": "double", "float32": "float", "float16": "gm::half", "bfloat16": "gm::bfloat16", "tf32": "gm::tf32",
     "float8_e4m3fn": "gm::e4m3", "float8_e5m2": "gm::e5m2",
@@ -34,11 +36,22 @@ class OperandBuffer:
 
     def __init__(self, buffer: native.Buffer, dtype: str, count: int) -> None:
         self.buffer, self.dtype, self.count = buffer, dtype, count
+        self._kept: npt.NDArray[np.generic] | None = None
 
     def read(self) -> npt.NDArray[np.generic]:
         """A host copy, as stored."""
         raw: npt.NDArray[np.generic] = self.buffer.download().view(formats.stored(self.dtype))
         return raw
+
+    def keep(self) -> npt.NDArray[np.generic]:
+        """The host copy of an input, read once and kept: read-only, the same array for as long as the buffer lives.
+
+        All kernels of a group are checked against it, so one that spoils an input shows in the next one's output.
+        """
+        if self._kept is None:
+            self._kept = self.read()
+            self._kept.setflags(write=False)
+        return self._kept
 
 
 # Inputs and outputs of the same name, size, type and contents are one buffer; what a kernel changes in place is not.
@@ -51,7 +64,7 @@ def operands_of(spec: KernelSpec, form: GpuForm) -> tuple[Operand, ...]:
 
 
 def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> dict[str, OperandBuffer]:
-    """The operands by name, allocated and filled; outputs hold anything. Raises OutOfMemory before any is taken."""
+    """The operands by name, allocated and filled, outputs with zeros. Raises OutOfMemory before any is taken."""
     cuda = cuda_native.load()
     wanted = operands_of(spec, form)
     keys = {
@@ -65,7 +78,11 @@ def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> d
     for one in missing:
         dtype, count = one.dtype(problem), one.size(problem)
         fresh = OperandBuffer(cuda.Buffer(device, count * ITEMSIZE[dtype]), dtype, count)
-        if one.role != "out":
+        if one.role == "out":
+            # CUDA hands out the same address again with what it held: a chase would know its signature in there and
+            # follow pointers that others have overwritten since.
+            fresh.buffer.fill(0)
+        else:
             fill(one, form, problem, fresh, device)
         if one.role != "inout":
             _shared[keys[one.name]] = fresh
@@ -96,9 +113,23 @@ def fill(one: Operand, form: GpuForm, problem: Problem, held: OperandBuffer, dev
     elif problem.operands == "zeros" or held.count == 0:
         held.buffer.fill(0)
     elif not _filled_on_device(one, problem, held, device):
-        base = "float64" if held.dtype == "float64" else "float32"
-        values = numbers(held.count, base, operands=problem.operands, seed=SEED, index=index_of(one.name))
-        held.buffer.upload(formats.encode(values, held.dtype))
+        held.buffer.upload(_made_by_host(one.name, problem, held))
+
+
+def _made_by_host(name: str, problem: Problem, held: OperandBuffer) -> npt.NDArray[np.generic]:
+    base = "float64" if held.dtype == "float64" else "float32"
+    made = np.empty(held.count, formats.stored(held.dtype))
+
+    def make(part: slice) -> None:
+        values = numbers(
+            part.stop - part.start, base, operands=problem.operands, seed=SEED, index=index_of(name), first=part.start
+        )
+        if held.dtype == "int8":  # all of its range: products of -1, 0 and 1 alone need little power, and clocks rise
+            values = np.clip(values * _INT8_SCALE[problem.operands], -127, 127)
+        made[part] = formats.encode(values, held.dtype)
+
+    each_part(held.count, make)
+    return made
 
 
 def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, device: int) -> bool:
@@ -115,8 +146,3 @@ def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, devic
     )
     launch.run()
     return True
-
-
-def copies(held: Mapping[str, OperandBuffer]) -> dict[str, npt.NDArray[np.generic]]:
-    """Host copies of all operands by name, as stored."""
-    return {name: one.read() for name, one in held.items()}

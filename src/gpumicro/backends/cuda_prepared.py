@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -13,20 +14,16 @@ import numpy.typing as npt
 from .. import cuda_native
 from ..device import Device
 from ..device_timers import EventTimer
-from ..errors import UsageError, VerificationError
+from ..errors import BackendUnavailable, UsageError, VerificationError
 from ..kernels import formats
-from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Problem, TensorMap
+from ..kernels.parts import each_part
+from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
 from . import cuda_operands
 from .cuda_operands import OperandBuffer
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 POISON = 0xFF  # a NaN in every float format that is stored, -1 in every integer
-
-
-def index_of(device: Device) -> int:
-    """The runtime's number of a device: 1 for "cuda:1"."""
-    return int(device.id.partition(":")[2])
 
 
 class CudaPrepared:
@@ -37,7 +34,7 @@ class CudaPrepared:
     def __init__(self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device) -> None:
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._form = form
-        self._index = index_of(device)
+        self._index = device.index
         # Before any memory is taken: a launch that cannot be made, for sizes it does not know, takes none.
         self._launch = None if form.bind else form.launch(problem, execution, device)
         self._operands: dict[str, OperandBuffer] = cuda_operands.acquire(spec, form, problem, self._index)
@@ -90,11 +87,12 @@ class CudaPrepared:
             held = self._operands[one.name]
             if one.role == "out":
                 held.buffer.fill(POISON)
-            elif one.role == "inout":
+                continue
+            if one.role == "inout":
                 cuda_operands.fill(one, self._form, self.problem, held, self._index)
-                before[one.name] = held.read()
+            before[one.name] = held.read() if one.role == "inout" else held.keep()
         self.run()
-        return self._check(before, cuda_operands.copies(self._operands))
+        return self._check(before, before | self.outputs())
 
     def run(self, n: int = 1) -> None:
         """Do the work n times and wait for it. Raises CudaError."""
@@ -132,7 +130,10 @@ class CudaPrepared:
 
 
 def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> Any:
-    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes."""
+    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes.
+
+    Raises CudaError, and BackendUnavailable where the driver has no descriptors.
+    """
     cuda = cuda_native.load()
     arguments = [_bytes_of(argument, operands) for argument in launch.arguments]
     keep = tuple(operands.values())
@@ -147,11 +148,13 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     held = operands[argument.operand]
     itemsize = formats.stored(held.dtype).itemsize
     strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
-    return bytes(
-        cuda_native.load().tensor_map(
+    try:
+        descriptor = cuda_native.load().tensor_map(
             held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
         )
-    )
+    except RuntimeError as error:  # the driver has no TMA
+        raise BackendUnavailable(f"{argument.operand} gets no TMA descriptor: {error}") from error
+    return bytes(descriptor)
 
 
 def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
@@ -185,9 +188,9 @@ def event_timer(device: int) -> EventTimer:
 def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, after: Arrays) -> Check:
     """Every element of the output against the spec's reference in float64.
 
-    `before` holds what operands that are changed in place held. The bound of an element: `form.growth(problem)`
-    roundoffs of the output's type times reference(|operands|). Raises VerificationError for the element furthest beyond
-    its bound; a NaN is beyond any.
+    `before` holds inputs and what operands that are changed in place held, `after` outputs. The bound of an element:
+    `form.growth(problem)` roundoffs of the output's type times reference(|operands|). Raises VerificationError for the
+    element furthest beyond its bound; a NaN is beyond any.
     """
     if spec.reference is None:
         raise UsageError(f"{spec.name} has neither a reference nor a check of its own")
@@ -195,32 +198,69 @@ def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, a
     outputs = [one for one in operands if one.role != "in"]
     if len(outputs) != 1:
         raise UsageError(f"{spec.name} has {len(outputs)} outputs and no check of its own")
-    output = outputs[0]
-    values = [formats.decode(before.get(one.name, after[one.name]), one.dtype(problem)) for one in operands]
-    sources = [v if one.role != "out" else np.zeros_like(v) for v, one in zip(values, operands, strict=True)]
-    expected = np.asarray(spec.reference(*sources), np.float64).reshape(-1)
-    size = np.abs(np.asarray(spec.reference(*map(np.abs, sources)), np.float64).reshape(-1))
-    got = formats.decode(after[output.name], output.dtype(problem)).reshape(-1)
-    bound = form.growth(problem) * formats.roundoff(output.dtype(problem)) * size
-    return judge(spec.name, got, expected, bound, "float64")
+    comparison = _Comparison(spec, form, problem, operands, outputs[0], before, after)
+    size = outputs[0].size(problem)
+    parts = each_part(size, comparison.of) if form.elementwise else [comparison.of(slice(None))]
+    if not parts:
+        return Check(True, 0.0, 0.0, "float64", 0)
+    beyond = max(parts, key=lambda part: part.over)
+    if not beyond.over <= 0:
+        raise VerificationError(spec.name, beyond.at, beyond.expected, beyond.got, beyond.allowed)
+    worst = max(parts, key=lambda part: part.error)
+    return Check(True, worst.error, worst.bound, "float64", size)
 
 
-def judge(
-    kernel: str,
-    got: npt.NDArray[np.float64],
-    expected: npt.NDArray[np.float64],
-    bound: npt.NDArray[np.float64],
-    reference: str,
-) -> Check:
-    """A Check of elements that all lie within their bounds. Raises VerificationError for the one furthest out."""
-    if got.shape != expected.shape:
-        raise VerificationError(kernel, 0, float(expected.size), float(got.size), 0.0)
-    if got.size == 0:
-        return Check(True, 0.0, 0.0, reference, 0)
-    error = np.abs(got - expected)
-    error[np.isnan(error)] = np.inf  # also what was never written: the poison is a NaN
-    over = error - bound
-    worst = int(np.argmax(over))
-    if not over[worst] <= 0:
-        raise VerificationError(kernel, worst, float(expected[worst]), float(got[worst]), float(bound[worst]))
-    return Check(True, float(error.max()), float(bound[int(np.argmax(error))]), reference, int(got.size))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part's largest error and that element's bound; and the element furthest beyond its bound."""
+
+    error: float
+    bound: float
+    over: float  # its error less its bound
+    at: int
+    expected: float
+    got: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The comparison of one output, for any part of it."""
+
+    spec: KernelSpec
+    form: GpuForm
+    problem: Problem
+    operands: Sequence[Operand]
+    output: Operand
+    before: Arrays
+    after: Arrays
+
+    def of(self, part: slice) -> _Part:
+        """Of these elements of the output, and of the operands with it."""
+        reference, dtype = self.spec.reference, self.output.dtype(self.problem)
+        assert reference is not None
+        sources = [self._source(one, part) for one in self.operands]
+        expected = np.asarray(reference(*sources), np.float64).reshape(-1)
+        size = np.abs(np.asarray(reference(*map(np.abs, sources)), np.float64).reshape(-1))
+        got = formats.decode(self.after[self.output.name][part], dtype).reshape(-1)
+        if got.shape != expected.shape:
+            return _Part(np.inf, 0.0, np.inf, 0, float(expected.size), float(got.size), 0.0)
+        if got.size == 0:
+            return _Part(0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)
+        bound = self.form.growth(self.problem) * formats.roundoff(dtype) * size
+        error = np.abs(got - expected)
+        error[np.isnan(error)] = np.inf  # also what was never written: the poison is a NaN
+        over = error - bound
+        over[np.isnan(over)] = np.inf
+        most, worst = int(np.argmax(error)), int(np.argmax(over))
+        at = (part.start or 0) + worst
+        return _Part(
+            float(error[most]), float(bound[most]),
+            float(over[worst]), at, float(expected[worst]), float(got[worst]), float(bound[worst]),
+        )  # fmt: skip
+
+    def _source(self, one: Operand, part: slice) -> npt.NDArray[np.float64]:
+        """What an operand held before the run; of an output zeros, since its elements must not matter."""
+        if one.role == "out":
+            return np.zeros(len(self.after[one.name][part]))
+        return formats.decode(self.before[one.name][part], one.dtype(self.problem))

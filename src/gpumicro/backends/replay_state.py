@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..device_timers import DISAGREE_OVER, LEAST_GAP_S
 from ..errors import CudaError, UsageError
 from ..faults import Dead, Events, Faults, Others, Silent, Slow, Throttle
 from ..recording import counters_from_json, series_from_json
 from ..telemetry import PERIOD_S, Counters, Reading
 from ..timers import FloatArray, Tick
 
-# What an event timer allows its spans to differ by from the host's clock: a share of them, and what the host sees late.
-DISAGREE_OVER, LEAST_GAP_S = 0.05, 10e-6
 LEAST_DURATION_S = 0.05  # of a recorded series, to be gone through again and again
 
 

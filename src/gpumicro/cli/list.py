@@ -38,7 +38,8 @@ def command(proof: bool, archs: tuple[str, ...], file: Path | None, form: str | 
     console = Console()
     kernels = Table("kernel", "what it does", "dtypes", "variants", title="Kernels", title_justify="left", box=None)
     for spec in CATALOGUE:
-        kernels.add_row(spec.name, spec.summary, " ".join(spec.dtypes), " ".join(spec.variants), style=None)
+        dtypes = dict.fromkeys((*spec.dtypes, *(spec.gpu.dtypes if spec.gpu else ())))
+        kernels.add_row(spec.name, spec.summary, " ".join(dtypes), " ".join(spec.variants), style=None)
     console.print(kernels, "")
     engines = Table(
         "backend", "usable", "why not", title="Backends, first that can run first", title_justify="left", box=None

@@ -19,10 +19,16 @@ _EXACT = 1 << 24  # where counting in float32 ends: 2^24 + 1 is rounded back to 
 _Array = npt.NDArray[np.generic]
 
 
-def gpu_sizes(spec: KernelSpec, device: Device) -> dict[str, int]:  # noqa: ARG001
-    """blocks and reps that fill the device; all on one address stay below 2^24 up to 256 SMs, where float32 counts."""
+# Additions of a thread. All on one address stay below 2^24 up to 256 SMs, where float32 counts. Where nobody waits for
+# anybody more are needed, lest the start of the launch be a good part of its time.
+_REPS = {"one": 32, "spread": 512, "shared_one": 32, "shared_spread": 2048}
+
+
+def gpu_sizes(spec: KernelSpec, device: Device) -> dict[str, int]:
+    """blocks and reps that fill the device for some tens of microseconds at least."""
     emulated = bool(device.facts.get("emulated"))
-    return {"blocks": 2 if emulated else 8 * (device.cores or 1), "reps": 3 if emulated else 32}
+    reps = _REPS[spec.name.partition(".")[2]]
+    return {"blocks": 2 if emulated else 8 * (device.cores or 1), "reps": 3 if emulated else reps}
 
 
 def _additions(problem: Problem) -> int:

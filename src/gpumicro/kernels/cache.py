@@ -18,6 +18,7 @@ TILE_BYTES = BLOCK * 4 * 16  # kCacheTile: what a block has under way
 DTYPES = ("float32", "float64")
 LEVELS = {"cache.private": "l1", "cache.common": "l2", "cache.shared": "shared"}
 _REGION_ALIGNMENT = 128  # bytes, between the regions of two blocks
+SM_BYTES = 64 << 20  # that each SM reads from its L1 or shared memory
 _LEAST_SHARED_BYTES = 48 * 1024  # that every block may have without asking
 
 _Array = npt.NDArray[np.generic]
@@ -29,10 +30,11 @@ def level_of(spec: KernelSpec, variant: str = "") -> str:  # noqa: ARG001
 
 
 def gpu_sizes(level: str, dtype: str, device: Device) -> dict[str, int]:
-    """blocks, n and reps that stay within the level and read a third of a GiB from it (a third of a MiB if emulated).
+    """blocks, n and reps that stay within the level; a third of a MiB is read if emulated, else as follows.
 
-    L1 and shared memory: two blocks an SM with a tile each, 32 KiB together, which every SM since sm_70 holds. L2: a
-    quarter of it, since the halves of a split L2 may each keep a copy.
+    L1 and shared memory: two blocks an SM with a tile each, 32 KiB together, which every SM since sm_70 holds; 64 MiB
+    an SM, half a million cycles at 128 bytes a cycle, of which the start of a launch and the filling are a percent. L2:
+    a third of a GiB or more, from a quarter of it, since the halves of a split L2 may each keep a copy.
     """
     itemsize = 8 if dtype == "float64" else 4
     emulated = bool(device.facts.get("emulated"))
@@ -42,7 +44,9 @@ def gpu_sizes(level: str, dtype: str, device: Device) -> dict[str, int]:
         cache = device.cache("l2")
         quarter = (cache.size_bytes if cache else 4 << 20) // 4
         size = TILE_BYTES if emulated else max(TILE_BYTES, quarter // TILE_BYTES * TILE_BYTES)
-    wanted = (1 << 30) // 3 // (1024 if emulated else 1)
+    wanted = (1 << 30) // 3 if level == "l2" else SM_BYTES * (device.cores or 1)
+    if emulated:
+        wanted = (1 << 20) // 3
     return {"blocks": blocks, "n": size // itemsize, "reps": max(2, wanted // (blocks * size))}
 
 

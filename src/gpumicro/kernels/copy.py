@@ -48,5 +48,4 @@ SPECS = (
 def peer_matrix(devices: Sequence[Device], n: int) -> list[tuple[Device, Problem]]:
     """copy.peer from each CUDA device to each other one: (device that sends, problem of n bytes)."""
     gpus = [device for device in devices if device.kind == "cuda"]
-    number = {device.id: int(device.id.partition(":")[2]) for device in gpus}
-    return [(source, Problem.of("int8", n=n, to=number[to.id])) for source, to in permutations(gpus, 2)]
+    return [(source, Problem.of("int8", n=n, to=to.index)) for source, to in permutations(gpus, 2)]

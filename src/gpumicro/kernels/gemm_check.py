@@ -7,9 +7,9 @@ result's last place. The whole, in the Frobenius norm, may be off by what roundi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,11 @@ import numpy.typing as npt
 from ..errors import VerificationError
 from ..spec import Check, KernelSpec, Problem
 from . import formats
+from .parts import each_part, slices
 
-MOST_PRODUCTS = 1 << 30  # m n k up to which every element is compared: about a second of a core
+MOST_PRODUCTS = 1 << 30  # m n k up to which every element is compared: a fraction of a second
 SAMPLED_ROWS = 64
-_BLOCK = 1 << 22  # elements that are decoded at a time
+_PART = 1 << 17  # elements that a thread decodes at a time
 _SIGMAS = 6.0  # of a signed sum of errors
 
 # Roundoff of the sums. Tensor cores cut off what does not fit instead of rounding; those of Hopper keep about 14 bits
@@ -44,6 +45,16 @@ def result_dtype(dtype: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sums:
+    """What one walk over a matrix finds: its product with a column, that of a row with it, and the norms."""
+
+    times: _Float
+    under: _Float
+    row_norms: _Float
+    column_norms: _Float
+
+
+@dataclass(frozen=True, slots=True)
 class _Matrix:
     """A matrix as stored; `transposed`: it lies in memory column by column."""
 
@@ -53,35 +64,45 @@ class _Matrix:
     columns: int
     transposed: bool = False
 
-    def part(self, rows: Any) -> _Float:
+    def _lying(self) -> tuple[_Stored, int]:
+        """As it lies in memory, and how many of its rows make a part."""
+        shape = (self.columns, self.rows) if self.transposed else (self.rows, self.columns)
+        return self.raw.reshape(shape), max(1, _PART // max(1, shape[1]))
+
+    def part(self, rows: npt.NDArray[np.int64]) -> _Float:
         """Some rows in float64."""
-        if self.transposed:
-            lying: _Float = formats.decode(self.raw.reshape(self.columns, self.rows)[:, rows], self.dtype).T
-            return lying
-        return formats.decode(self.raw.reshape(self.rows, self.columns)[rows], self.dtype)
+        assert not self.transposed  # B alone is, of which no rows are asked
+        return formats.decode(self._lying()[0][rows], self.dtype)
 
-    def blocks(self) -> Iterator[tuple[slice, _Float]]:
-        """All rows, a few at a time."""
-        step = max(1, _BLOCK // max(1, self.columns))
-        for start in range(0, self.rows, step):
-            rows = slice(start, min(start + step, self.rows))
-            yield rows, self.part(rows)
+    def sums(self, column: _Float, row: _Float) -> _Sums:
+        """This matrix times a column, a row times this matrix, and the norms of its rows and columns.
 
-    def times(self, vector: _Float) -> _Float:
-        """This matrix times a column."""
-        return np.concatenate([block @ vector for _, block in self.blocks()])
+        By einsum, not by BLAS: this runs on threads of its own, which would wait for each other at BLAS's.
+        """
+        lying, step = self._lying()
+        right, left = (row, column) if self.transposed else (column, row)
 
-    def under(self, vector: _Float) -> _Float:
-        """A row times this matrix."""
-        return sum((vector[rows] @ block for rows, block in self.blocks()), np.zeros(self.columns))
+        def walk(part: slice) -> tuple[_Float, _Float, _Float, _Float]:
+            block = formats.decode(lying[part], self.dtype)
+            times, under = np.einsum("ij,j->i", block, right), np.einsum("i,ij->j", left[part], block)
+            np.square(block, out=block)
+            return times, under, block.sum(axis=1), block.sum(axis=0)
 
-    def norms(self) -> tuple[_Float, _Float]:
-        """Of each row and of each column."""
-        rows, columns = [], np.zeros(self.columns)
-        for _, block in self.blocks():
-            rows.append(np.linalg.norm(block, axis=1))
-            columns += np.einsum("ij,ij->j", block, block)
-        return np.concatenate(rows), np.sqrt(columns)
+        times, under, of_rows, of_columns = zip(*each_part(lying.shape[0], walk, step), strict=True)
+        found = (np.concatenate(times), sum(under), np.sqrt(np.concatenate(of_rows)), np.sqrt(sum(of_columns)))
+        return _Sums(found[1], found[0], found[3], found[2]) if self.transposed else _Sums(*found)
+
+    def after(self, left: _Float) -> _Float:
+        """left times this matrix, by BLAS and its threads."""
+        lying, step = self._lying()
+        product = np.zeros((left.shape[0], self.columns))
+        for part in slices(lying.shape[0], 16 * step):  # enough for a matrix product to be worth its name
+            block = formats.decode(lying[part], self.dtype)
+            if self.transposed:
+                product[:, part] = left @ block.T
+            else:
+                product += left[:, part] @ block
+        return product
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,28 +128,86 @@ def bounds(dtype: str, k: int) -> _Bounds:
 
 def check(spec: KernelSpec, problem: Problem, operands: Mapping[str, _Stored]) -> Check:
     """Compare c with the product of a and b. Raises VerificationError."""
+    c = _Matrix(operands["c"], result_dtype(problem.dtype), problem["m"], problem["n"])
+    known = _known(problem, operands["a"], operands["b"])
+    allowed = bounds(problem.dtype, problem["k"])
+    if known.sums is None:
+        return _compare_rows(spec.name, c, known, allowed, problem["k"], "float64")
+    _compare_sums(spec.name, c, known.sums, allowed, problem["k"])
+    reference = f"float64 ({len(known.rows)} rows), signed sums of every row and column in float64"
+    found = _compare_rows(spec.name, c, known, allowed, problem["k"], reference)
+    return Check(found.passed, found.worst, found.bound, reference, c.rows * c.columns)
+
+
+# --- what is known of a product, from its operands alone ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _SignedSums:
+    """Of A B: its products with random signs, y right of it and x left of it, and how large its sums are."""
+
+    y: _Float
+    x: _Float
+    times: _Float  # A (B y)
+    under: _Float  # (x A) B
+    row_size: _Float
+    column_size: _Float
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Some rows of A B, the norms' product for each element, and the signed sums where these are not all rows."""
+
+    rows: npt.NDArray[np.int64]
+    want: _Float
+    size: _Float
+    sums: _SignedSums | None
+
+
+_last: tuple[Problem, weakref.ref[_Stored], weakref.ref[_Stored], _Known] | None = None
+
+
+def _known(problem: Problem, a: _Stored, b: _Stored) -> _Known:
+    """What is known of A B. The GEMMs of a group share their operands: it is kept for arrays that can't change."""
+    global _last
+    last = _last
+    if last is not None and last[0] == problem and last[1]() is a and last[2]() is b:
+        return last[3]
+    found = _find_out(problem, a, b)
+    if not (a.flags.writeable or b.flags.writeable):
+        _last = (problem, weakref.ref(a), weakref.ref(b), found)
+    return found
+
+
+def _find_out(problem: Problem, raw_a: _Stored, raw_b: _Stored) -> _Known:
     m, n, k, dtype = problem["m"], problem["n"], problem["k"], problem.dtype
-    c = _Matrix(operands["c"], result_dtype(dtype), m, n)
-    a = _Matrix(operands["a"], dtype, m, k)
-    b = _Matrix(operands["b"], dtype, k, n, dtype in TRANSPOSED_B)
-    allowed = bounds(dtype, k)
-    if m * n * k <= MOST_PRODUCTS:
-        return _compare_rows(spec.name, c, a, b, allowed, np.arange(m), "float64")
-    _compare_sums(spec.name, c, a, b, allowed)
-    rows = np.unique(np.linspace(0, m - 1, min(m, SAMPLED_ROWS)).astype(np.int64))
-    reference = f"float64 ({len(rows)} rows), signed sums of every row and column in float64"
-    found = _compare_rows(spec.name, c, a, b, allowed, rows, reference)
-    return Check(found.passed, found.worst, found.bound, reference, m * n)
+    a = _Matrix(raw_a, dtype, m, k)
+    b = _Matrix(raw_b, dtype, k, n, dtype in TRANSPOSED_B)
+    random = np.random.default_rng(1979)
+    y, x = (random.choice(np.array([-1.0, 1.0]), size) for size in (n, m))
+    nothing = np.zeros(k)
+    of_a, of_b = a.sums(nothing, x), b.sums(y, nothing)
+    few = m * n * k > MOST_PRODUCTS
+    rows = np.unique(np.linspace(0, m - 1, min(m, SAMPLED_ROWS)).astype(np.int64)) if few else np.arange(m)
+    want = b.after(a.part(rows))
+    size = np.outer(of_a.row_norms[rows], of_b.column_norms)
+    if not few:
+        return _Known(rows, want, size, None)
+    sums = _SignedSums(
+        y, x, a.sums(of_b.times, x).times, b.sums(y, of_a.under).under,
+        of_a.row_norms * np.linalg.norm(of_b.row_norms) / np.sqrt(k),
+        of_b.column_norms * np.linalg.norm(of_a.column_norms) / np.sqrt(k),
+    )  # fmt: skip
+    return _Known(rows, want, size, sums)
 
 
-def _compare_rows(
-    kernel: str, c: _Matrix, a: _Matrix, b: _Matrix, allowed: _Bounds, rows: npt.NDArray[np.int64], reference: str
-) -> Check:
-    """Every element of these rows, and all of them in the Frobenius norm."""
-    got, left, right = c.part(rows), a.part(rows), b.part(slice(0, b.rows))
-    want = left @ right
-    size = np.outer(np.linalg.norm(left, axis=1), np.linalg.norm(right, axis=0))
-    bound = allowed.element * size + allowed.result * np.abs(want) * (1 + allowed.element) + allowed.tiny
+# --- comparing ------------------------------------------------------------------------------------------------------
+
+
+def _compare_rows(kernel: str, c: _Matrix, known: _Known, allowed: _Bounds, k: int, reference: str) -> Check:
+    """Every element of the known rows, and all of them in the Frobenius norm."""
+    got, want, rows = c.part(known.rows), known.want, known.rows
+    bound = allowed.element * known.size + allowed.result * np.abs(want) * (1 + allowed.element) + allowed.tiny
     error = np.abs(got - want)
     wrong = ~(error <= bound)  # NaN, which is what was never written, is wrong
     if wrong.any():
@@ -136,7 +215,7 @@ def _compare_rows(
         at = int(rows[i]) * c.columns + int(j)
         raise VerificationError(kernel, at, float(want[i, j]), float(got[i, j]), float(bound[i, j]))
     worst = int(np.argmax(error))
-    scale = max(float(np.linalg.norm(want)), float(np.linalg.norm(size)) / np.sqrt(a.columns))
+    scale = max(float(np.linalg.norm(want)), float(np.linalg.norm(known.size)) / np.sqrt(k))
     most = 2 * allowed.whole * scale + allowed.tiny * np.sqrt(want.size)
     if not np.linalg.norm(error) <= most:
         at = int(rows[worst // c.columns]) * c.columns + worst % c.columns
@@ -144,28 +223,17 @@ def _compare_rows(
     return Check(True, float(error.flat[worst]), float(bound.flat[worst]), reference, int(want.size))
 
 
-def _compare_sums(kernel: str, c: _Matrix, a: _Matrix, b: _Matrix, allowed: _Bounds) -> None:
+def _compare_sums(kernel: str, c: _Matrix, known: _SignedSums, allowed: _Bounds, k: int) -> None:
     """Freivalds: C y = A (B y) and x C = (x A) B for random signs, in every row and column."""
-    random = np.random.default_rng(1979)
-    y, x = (random.choice(np.array([-1.0, 1.0]), size) for size in (c.columns, c.rows))
-    rows_a, columns_a = a.norms()
-    rows_b, columns_b = b.norms()
-    rows_c, columns_c = c.norms()
-    root = np.sqrt(a.columns)
+    found = c.sums(known.y, known.x)
 
     def compare(got: _Float, want: _Float, size: _Float, place: Callable[[int], int]) -> None:
         bound = _SIGMAS * (allowed.whole * size + allowed.tiny * np.sqrt(max(c.rows, c.columns)))
-        bound += 2.0**-50 * a.columns * size  # of the sums in float64 themselves
+        bound += 2.0**-50 * k * size  # of the sums in float64 themselves
         wrong = ~(np.abs(got - want) <= bound)
         if wrong.any():
             at = int(np.argmax(wrong))
             raise VerificationError(kernel, place(at), float(want[at]), float(got[at]), float(bound[at]))
 
-    compare(
-        c.times(y), a.times(b.times(y)), np.maximum(rows_c, rows_a * np.linalg.norm(rows_b) / root),
-        lambda row: row * c.columns,
-    )  # fmt: skip
-    compare(
-        c.under(x), b.under(a.under(x)), np.maximum(columns_c, columns_b * np.linalg.norm(columns_a) / root),
-        lambda column: column,
-    )  # fmt: skip
+    compare(found.times, known.times, np.maximum(found.row_norms, known.row_size), lambda row: row * c.columns)
+    compare(found.under, known.under, np.maximum(found.column_norms, known.column_size), lambda column: column)

@@ -37,7 +37,7 @@ class VendorGemm:
             raise BackendUnavailable(library.reason)
         cuda = cuda_native.load()
         self._lt = _open(cuda, library.path)
-        self._device = int(device.id.partition(":")[2])
+        self._device = device.index
         self._matmul = cuda.gemm.LtMatmul(
             self._lt, m, n, k, problem.dtype, addresses["a"], addresses["b"], addresses["c"], self._device,
             WORKSPACE_BYTES,
@@ -96,7 +96,11 @@ def version_of(number: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=4)
 def _open(cuda: Any, path: str) -> Any:
-    return cuda.gemm.Lt(path)
+    """Raises BackendUnavailable for a file that is no cuBLASLt or too old a one: no reason to end a run."""
+    try:
+        return cuda.gemm.Lt(path)
+    except RuntimeError as error:
+        raise BackendUnavailable(f"cuBLASLt cannot be used: {error}") from error
 
 
 def _why_not(dtype: str, device: Device) -> str:

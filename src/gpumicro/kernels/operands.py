@@ -25,20 +25,21 @@ def _mix_one(z: int) -> int:
     return int(_mix(np.array([z & _MASK], dtype=np.uint64))[0])
 
 
-def bits(count: int, seed: int, operand: int) -> npt.NDArray[np.uint64]:
-    """`count` random 64-bit words of operand number `operand`."""
+def bits(count: int, seed: int, operand: int, first: int = 0) -> npt.NDArray[np.uint64]:
+    """`count` random 64-bit words of operand number `operand`, from word number `first` on."""
     key = _mix_one(seed + _mix_one(operand + 1))
-    counter = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+    counter = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     return _mix(counter + np.uint64(key))
 
 
 def operand(
-    count: int, dtype: str, *, operands: OperandClass = "uniform", seed: int = 0, index: int = 0
+    count: int, dtype: str, *, operands: OperandClass = "uniform", seed: int = 0, index: int = 0, first: int = 0
 ) -> npt.NDArray[np.floating]:
-    """Operand number `index`: uniform in [-1, 1), standard normal, or zeros. float32 or float64."""
+    """`count` elements of operand number `index` from element `first` on: uniform in [-1, 1), standard normal, or
+    zeros. float32 or float64."""
     if operands == "zeros":
         return np.zeros(count, dtype)
-    words = bits(count, seed, index)
+    words = bits(count, seed, index, first)
     if operands == "normal":
         u = ((words >> np.uint64(32)).astype(np.float64) + 0.5) * 2.0**-32
         v = (words & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32

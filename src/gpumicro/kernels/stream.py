@@ -18,6 +18,7 @@ from ..errors import VerificationError
 from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Operand, Problem, Role
 from .formats import roundoff
 from .gpu import capability, ceil_div
+from .parts import each_part
 
 SCALAR = 0.4  # the s of scale and triad; write stores it too
 DTYPES = ("float64", "float32")
@@ -110,14 +111,15 @@ def _check_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array])
     then some 30 levels of adding those up, give a variance of roundoff^2 n q (L / 6 + 30).
     """
     inputs = [arrays[name] for name in "bc" if name in arrays]
-    expected = squares = 0.0
-    step = 1 << 22
-    for start in range(0, problem["n"], step):
-        terms = inputs[0][start : start + step].astype(np.float64)
+
+    def sums(part: slice) -> tuple[float, float]:
+        terms = inputs[0][part].astype(np.float64)
         if len(inputs) == 2:
-            terms *= inputs[1][start : start + step].astype(np.float64)
-        expected += float(np.sum(terms))
-        squares += float(np.dot(terms, terms))
+            terms *= inputs[1][part].astype(np.float64)
+        return float(np.sum(terms)), float(np.sum(np.square(terms, out=terms)))
+
+    found = each_part(problem["n"], sums)
+    expected, squares = math.fsum(one for one, _ in found), math.fsum(two for _, two in found)
     lanes = 16 // problem.itemsize  # at least, and one SM at least
     chain = problem["n"] / (BLOCKS_PER_SM * BLOCK * lanes)
     bound = 10 * roundoff(problem.dtype) * math.sqrt(squares * (chain / 6 + 30))
@@ -135,6 +137,7 @@ def _gpu_form(name: str, roles: dict[str, Role]) -> GpuForm:
         launch=_gpu_launch(name, roles),
         dtypes=DTYPES,
         variants=lambda _dtype, _device: variants,
+        elementwise=not fold,
         check=_check_sum if fold else None,
     )
 

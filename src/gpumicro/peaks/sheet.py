@@ -16,7 +16,10 @@ from .user import UserSpecs, load_user
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One spec peak of the whole device (B/s or FLOP/s), or None and why; `per_cycle` is FLOP of one core and cycle."""
+    """One spec peak of the whole device (B/s or FLOP/s), or None and why.
+
+    per_cycle: FLOP in a cycle of one core of a CPU, of all SMs of a GPU.
+    """
 
     value: float | None
     why: str = ""

@@ -372,15 +372,15 @@ def conditions(doc: Doc) -> list[str]:
     """What a GPU did while it was measured, in a line each: clock, power, temperature, what held it back."""
     lines = []
     for seen in doc.get("conditions", []):
-        clock, power, heat = (seen.get(key) for key in ("sm_clock_hz", "power_w", "temperature_c"))
+        clock, power, heat = (seen.get(key) or {} for key in ("sm_clock_hz", "power_w", "temperature_c"))
         parts = []
-        if clock:
+        if clock.get("median"):
             span = f"{format_quantity(clock['min'], 'Hz')} to {format_quantity(clock['max'], 'Hz')}"
             parts.append(f"SM clock {format_quantity(clock['median'], 'Hz')} ({span})")
-        if power:
+        if power.get("median"):
             limit = (seen.get("gpu") or {}).get("power_limit_w")
             parts.append(f"{power['median']:.0f} W{f' of {limit:.0f} W' if limit else ''} at the median")
-        if heat:
+        if heat.get("max"):
             parts.append(f"up to {heat['max']:.0f} C")
         held = [(why, share) for why, share in (seen.get("limited_fraction") or {}).items() if share and share > 0.01]
         parts += [f"held back by {clean(why)} {share:.0%} of the time" for why, share in held]
