@@ -22,7 +22,14 @@ cudaError_t call(const char* name, const Body& body) {
     return keep(code == cudaSuccess ? body() : code);
 }
 
-// The same for calls that need no context.
+// The same for a call whose injected failure has been seen to.
+template <class Body>
+cudaError_t call_counted(const Body& body) {
+    const cudaError_t code = context(current_device()).failure();
+    return keep(code == cudaSuccess ? body() : code);
+}
+
+// The same as `call` for calls that need no context.
 template <class Body>
 cudaError_t call_anyway(const char* name, const Body& body) {
     const cudaError_t code = injected(name);

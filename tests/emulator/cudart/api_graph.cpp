@@ -70,7 +70,13 @@ PTXEMU_API cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCap
     });
 }
 PTXEMU_API cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* out) {
-    return call("cudaStreamEndCapture", [&] {
+    const auto capturing = stream_of(handle);
+    const cudaError_t wanted = injected("cudaStreamEndCapture");
+    if (wanted != cudaSuccess) {  // a capture that cannot be ended is over, too
+        if (capturing != nullptr && capturing->capture != nullptr) end_capture(capturing->capture);
+        return keep(wanted);
+    }
+    return call_counted([&] {
         const auto stream = stream_of(handle);
         if (stream == nullptr) return cudaErrorInvalidResourceHandle;
         if (stream->capture == nullptr) return cudaErrorIllegalState;
