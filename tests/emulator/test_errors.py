@@ -91,7 +91,9 @@ def test_a_failing_call_is_named_and_leaves_a_usable_process(outcomes: Mapping[s
     for error in errors.values():
         assert error["type"] == "CudaError", error
         assert (error["call"], error["code"], error["lost"]) == (call, INVALID_VALUE, False), error
-        assert call in error["text"] and "cudaErrorInvalidValue" in error["text"] and "invalid argument" in error["text"]
+        assert (
+            call in error["text"] and "cudaErrorInvalidValue" in error["text"] and "invalid argument" in error["text"]
+        )
     assert outcome["after"] is None
 
 
@@ -185,7 +187,7 @@ def test_a_launch_that_cannot_be_is_refused_and_forgotten(emulated: Emulated, sh
 def test_wrong_arguments_never_reach_the_device(emulated: Emulated) -> None:
     few, unknown, after = answers(
         emulated,
-        '[caught(lambda: launch(copy, (1, 1, 1), (32, 1, 1), 0, address(0))),'
+        "[caught(lambda: launch(copy, (1, 1, 1), (32, 1, 1), 0, address(0))),"
         ' caught(lambda: launch("gm::none", (1, 1, 1), (32, 1, 1), 0)), caught(usable)]',
     )
     assert few[0] in ("ValueError", "UsageError") and unknown[0] in ("ValueError", "UsageError")

@@ -142,7 +142,9 @@ def test_a_barrier_that_not_all_reach_is_found(machine: Machine) -> None:
 
 
 def test_a_shuffle_that_not_all_reach_is_found(machine: Machine) -> None:
-    machine.load(kernel("setp.lt.u32 %p1, %t, 16; @%p1 bra low; bar.warp.sync 0xffffffff; bra out; low: bar.sync 0; out:"))
+    machine.load(
+        kernel("setp.lt.u32 %p1, %t, 16; @%p1 bra low; bar.warp.sync 0xffffffff; bra out; low: bar.sync 0; out:")
+    )
     address = machine.upload(numbers(32))
     with pytest.raises(EmulatedError, match="never reach"):
         machine.run("k", 1, 32, address)

@@ -90,7 +90,11 @@ mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)}, {registers("a", a)
 def test_mma(machine: Machine, kind: str, sums: str, m: int, k: int) -> None:
     a, stored_a = random(kind, (m, k), 1)
     b, stored_b = random(kind, (k, 8), 2)
-    c = np.random.default_rng(3).integers(-20, 20, (m, 8)).astype({"s32": "i4", "f64": "f8", "f16": "f2"}.get(sums, "f4"))
+    c = (
+        np.random.default_rng(3)
+        .integers(-20, 20, (m, 8))
+        .astype({"s32": "i4", "f64": "f8", "f16": "f2"}.get(sums, "f4"))
+    )
     per = max(4 // stored_a.itemsize, 1)
     fragments = [
         gathered(stored_a, lambda lane, i: place_a(lane, i, m, per), m * k // 32),

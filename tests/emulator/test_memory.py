@@ -181,7 +181,11 @@ def test_an_unknown_instruction_is_named(machine: Machine) -> None:
     with pytest.raises(EmulatedError) as caught:
         machine.run("k", 1, 1, 0, 0)
     assert caught.value.code == NOT_SUPPORTED
-    assert "mbarrier.init.shared.b64" in str(caught.value) and "line" in str(caught.value) and "kernel k" in str(caught.value)
+    assert (
+        "mbarrier.init.shared.b64" in str(caught.value)
+        and "line" in str(caught.value)
+        and "kernel k" in str(caught.value)
+    )
     machine.allocate(8)  # the process can go on
 
 
