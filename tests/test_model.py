@@ -235,4 +235,4 @@ def test_knees_of_a_latency_sweep_are_named_by_the_caches() -> None:
     assert all(line.startswith("cuda:0: latency rises") for line in lines)
     assert len(lines) == 2
     assert "L1 ends there, 256 KiB by the device's facts" in lines[0]
-    assert "L2 ends there, 4.00 MiB" in lines[1]
+    assert "L2 ends there, 4 MiB" in lines[1]

@@ -13,6 +13,7 @@ from math import ceil, prod
 from typing import Any
 
 from emulator.cases import Case
+
 from gpumicro.spec import ITEMSIZE
 
 Result = Mapping[str, Any]

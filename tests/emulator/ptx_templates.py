@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from emulator.ptx_machine import Machine
 
 COUNT = 128

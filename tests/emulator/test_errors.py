@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
 from emulator.conftest import HERE, ROOT, Emulated
 
 INVALID_VALUE, OUT_OF_MEMORY, LAUNCH_FAILURE = 1, 2, 719

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from emulator.ptx_machine import Machine
 from emulator.ptx_templates import elementwise, run_elementwise, words
+
 from gpumicro.kernels import formats
 
 Array = npt.NDArray[Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from emulator.ptx_machine import EmulatedError, Machine
 
 Words = npt.NDArray[np.uint32]

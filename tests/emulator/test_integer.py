@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from emulator.ptx_machine import Machine
 from emulator.ptx_templates import elementwise, run_elementwise, words
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from emulator.ptx_machine import Machine
+
 from gpumicro.kernels import formats
 
 Array = npt.NDArray[Any]

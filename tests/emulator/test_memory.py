@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from emulator.ptx_machine import EmulatedError, Machine
 
 ILLEGAL, MISALIGNED, FAILURE, NOT_SUPPORTED = 700, 716, 719, 801

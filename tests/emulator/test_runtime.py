@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from emulator.ptx_machine import EmulatedError, Machine
 
 ADD_ONE = """.visible .entry add_one(.param .u64 p_a) { .reg .b32 %r<4>; .reg .b64 %x<4>;
