@@ -70,7 +70,11 @@ mov.u64 %x4, stack; st.local.u32 [%x4+4], %r6; cvta.local.u64 %x5, %x4; ld.u32 %
 and.b32 %r8, %t, 3; mul.wide.u32 %x6, %r8, 4; mov.u64 %x7, table; add.u64 %x7, %x7, %x6; ld.const.u32 %r9, [%x7];
 add.u32 %r7, %r7, %r9; add.u64 %x8, %b, %x1; st.global.u32 [%x8], %r7;"""
     module = ".const .align 4 .b32 table[4] = {10, 20, 30, 40};"
-    machine.load(kernel(body, ".shared .align 4 .b8 buffer[256]; .local .align 8 .b8 stack[16];", module))
+    declared = """.shared .align 4 .b8 buffer[256];
+\t.local .align 8 .b8 \tstack[16];
+\t.loc\t1 17 3, function_name $L__info_string0, inlined_at 1 20 5
+"""
+    machine.load(kernel(body, declared, module))  # with a line of debug information, which has no semicolon
     data = np.arange(64, dtype=np.uint32) * 3
     a, b = machine.upload(data), machine.upload(np.zeros_like(data))
     machine.run("k", 1, 64, a, b)

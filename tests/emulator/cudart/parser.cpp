@@ -25,12 +25,16 @@ std::string without_comments(const std::string& text) {
     return out;
 }
 
+bool is_location(const std::string& text, std::size_t at) {  // ".loc", not ".local"
+    return text.compare(at, 4, ".loc") == 0 && at + 4 < text.size() && (text[at + 4] == ' ' || text[at + 4] == '\t');
+}
+
 // Blanks out the lines of debug information, which end without a semicolon.
 void drop_locations(std::string* text) {
     for (std::size_t begin = 0; begin < text->size();) {
         const std::size_t end = std::min(text->find('\n', begin), text->size());
         const std::size_t word = text->find_first_not_of(" \t", begin);
-        if (word < end && text->compare(word, 4, ".loc") == 0) text->replace(word, end - word, end - word, ' ');
+        if (word < end && is_location(*text, word)) text->replace(word, end - word, end - word, ' ');
         begin = end + 1;
     }
 }
