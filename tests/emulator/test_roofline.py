@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
 from emulator.conftest import Completed, Emulated
 
 CHECK_FAILED = 1  # the figures of an emulated device do not repeat
@@ -58,7 +57,13 @@ def test_every_kernel_ran_or_says_why_not(finished: Survey) -> None:
     for measured in finished.document["measurements"]:
         by_status.setdefault(measured["status"], []).append(measured)
     assert set(by_status) == {"ok", "skipped"}, by_status.keys()
-    assert {one["kernel"] for one in by_status["skipped"]} <= {"peak.wgmma", "peak.tcgen05", "peak.mma", "gemm.vendor", "gemm.wgmma"}
+    assert {one["kernel"] for one in by_status["skipped"]} <= {
+        "peak.wgmma",
+        "peak.tcgen05",
+        "peak.mma",
+        "gemm.vendor",
+        "gemm.wgmma",
+    }
     families = {one["family"] for one in by_status["ok"]}
     assert {"stream", "peak", "gemm", "latency", "cache"} <= families
     assert all(one["check"]["passed"] for one in by_status["ok"] if one.get("check"))
