@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from emulator.cases import Case, as_json, cases
 from emulator.ptx_machine import Machine
 

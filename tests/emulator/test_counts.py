@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from emulator import claims
 from emulator.cases import Case, cases
 

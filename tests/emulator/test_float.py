@@ -1,4 +1,4 @@
-"""Floating point of the double: float, double, half, bfloat16 and the conversions between all, against NumPy and fractions."""
+"""Floating point of the double: float, double, half, bfloat16, conversions between all; against NumPy and fractions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from emulator.ptx_machine import Machine
 from emulator.ptx_templates import elementwise, run_elementwise, words
+
 from gpumicro.kernels import formats
 
 Array = npt.NDArray[Any]

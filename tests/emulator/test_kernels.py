@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
 from emulator.cases import Case, cases
+
 from gpumicro import kernels
 
 CASES = list(cases())

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from emulator.ptx_machine import Machine
+
 from gpumicro.kernels import formats
 
 Array = npt.NDArray[Any]
@@ -21,10 +21,11 @@ DTYPES = {
     "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
 SHAPES = [
-    ("f16", "f32", 16, 8), ("f16", "f32", 16, 16), ("f16", "f16", 16, 16), ("bf16", "f32", 16, 8), ("bf16", "f32", 16, 16),
+    ("f16", "f32", 16, 8), ("f16", "f32", 16, 16), ("f16", "f16", 16, 16),
+    ("bf16", "f32", 16, 8), ("bf16", "f32", 16, 16),
     ("tf32", "f32", 16, 4), ("tf32", "f32", 16, 8), ("s8", "s32", 16, 16), ("s8", "s32", 16, 32), ("u8", "s32", 16, 32),
-    ("e4m3", "f32", 16, 32), ("e5m2", "f32", 16, 32), ("f64", "f64", 8, 4), ("f64", "f64", 16, 4), ("f64", "f64", 16, 8),
-    ("f64", "f64", 16, 16),
+    ("e4m3", "f32", 16, 32), ("e5m2", "f32", 16, 32), ("f64", "f64", 8, 4), ("f64", "f64", 16, 4),
+    ("f64", "f64", 16, 8), ("f64", "f64", 16, 16),
 ]  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def kernel(shape: str, kinds: str, counts: tuple[int, int, int], wide: bool) -> 
     return f""".visible .entry k(.param .u64 p_a, .param .u64 p_b, .param .u64 p_c) {{
 {declared} .reg .b64 %x<4>, %l; .reg .b32 %t; mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t;
 {moves}
-mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)}, {registers("a", a)}, {registers("b", b)}, {registers("c", c)};
+mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)},
+ {registers("a", a)}, {registers("b", b)}, {registers("c", c)};
 {stores} ret; }}"""
 
 
@@ -90,7 +92,11 @@ mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)}, {registers("a", a)
 def test_mma(machine: Machine, kind: str, sums: str, m: int, k: int) -> None:
     a, stored_a = random(kind, (m, k), 1)
     b, stored_b = random(kind, (k, 8), 2)
-    c = np.random.default_rng(3).integers(-20, 20, (m, 8)).astype({"s32": "i4", "f64": "f8", "f16": "f2"}.get(sums, "f4"))
+    c = (
+        np.random.default_rng(3)
+        .integers(-20, 20, (m, 8))
+        .astype({"s32": "i4", "f64": "f8", "f16": "f2"}.get(sums, "f4"))
+    )
     per = max(4 // stored_a.itemsize, 1)
     fragments = [
         gathered(stored_a, lambda lane, i: place_a(lane, i, m, per), m * k // 32),
@@ -121,7 +127,8 @@ def test_ldmatrix(machine: Machine, count: int, trans: bool) -> None:
     stores = "".join(f"st.global.u32 [%x3+{4 * i}], %r{i}; " for i in range(count))
     machine.load(f""".visible .entry k(.param .u64 p_a, .param .u64 p_b) {{
 .reg .b32 %r<8>, %t, %s, %u; .reg .b64 %x<6>, %l; .reg .pred %p; .shared .align 16 .b8 tile[{count * 128}];
-mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t; ld.param.u64 %x1, [p_a]; mov.u32 %s, tile; shl.b32 %u, %t, 4; add.u32 %s, %s, %u;
+mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t; ld.param.u64 %x1, [p_a]; mov.u32 %s, tile; shl.b32 %u, %t, 4;
+add.u32 %s, %s, %u;
 setp.ge.u32 %p, %t, {8 * count}; shl.b64 %x2, %l, 4; add.u64 %x1, %x1, %x2;
 @!%p ld.global.v4.u32 {{%r4, %r5, %r6, %r7}}, [%x1]; @!%p st.shared.v4.u32 [%s], {{%r4, %r5, %r6, %r7}}; bar.sync 0;
 ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {listed}, [%s];
@@ -166,4 +173,5 @@ def test_asynchronous_copies_arrive_when_they_are_waited_for(
     assert np.array_equal(got[:, 1], lanes * 4 + 129 if second else np.full(32, ones))
     assert np.array_equal(got[:, 2], np.zeros(32) if second else np.full(32, ones))
     counted = machine.counts()["k"]["bytes"]
-    assert counted["global"]["loaded"] == 32 * 24 and counted["shared"]["stored"] == 32 * 32
+    assert counted["global"]["loaded"] == 32 * 24
+    assert counted["shared"]["stored"] == 32 * 32

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
 from emulator.conftest import HERE
 
 CHECKS = ["symbols", "functions", "choices", "grid barrier", "fragments", "block sum", "mathematics"]
@@ -20,7 +19,10 @@ def program(toolkit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     nvcc = str(toolkit / "bin" / "nvcc")
     flags = ["-std=c++17", "-O2", "-cudart", "shared", "-gencode", "arch=compute_90,code=compute_90"]
     done = subprocess.run(
-        [nvcc, *flags, str(HERE / "programs" / "language.cu"), "-o", str(out)], capture_output=True, text=True, check=False
+        [nvcc, *flags, str(HERE / "programs" / "language.cu"), "-o", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return out
@@ -29,7 +31,12 @@ def program(toolkit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(program: Path, double: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     search = {"LD_LIBRARY_PATH": str(double.parent), "PTXEMU_LOG": "stderr"}
     return subprocess.run(
-        [str(program)], env=dict(os.environ) | search | environment, capture_output=True, text=True, check=False, timeout=120
+        [str(program)],
+        env=dict(os.environ) | search | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
