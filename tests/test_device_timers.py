@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -314,6 +315,17 @@ def test_each_work_is_read_by_its_own_clock() -> None:
 def test_a_pair_on_the_event_clock_is_told_apart() -> None:
     timer, _ = event_timer()
     assert compare(DeviceWork(1e-4), DeviceWork(1.05e-4), timer=timer, blocks=60).verdict == "slower"
+
+
+def test_a_prepared_kernel_is_not_said_to_rotate_when_it_does_not() -> None:
+    timer = event_timer()[0]
+    work = DeviceWork(1e-4)
+    assert measure(work, Policy(cache="rotate"), timer).cache == "rotate"  # the caller's word
+    prepared = SimpleNamespace(work=work, spec=SimpleNamespace(name="stream.copy"), facts={})
+    with pytest.raises(UsageError, match=r"stream\.copy uses one set"):
+        measure(prepared, Policy(cache="rotate"), timer)
+    prepared.cache = "rotate"
+    assert measure(prepared, Policy(cache="rotate"), timer).cache == "rotate"
 
 
 def test_a_work_that_rotates_says_so() -> None:

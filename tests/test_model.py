@@ -213,3 +213,26 @@ def test_a_gpus_spec_is_that_of_the_unit_that_computed() -> None:
     assert {c["kernel"]: c["spec"] for c in found} == {"cache.read": None, "peak.mma": 67e12, "peak.fma": 34e12}
     assert sheet.arithmetic("bfloat16", "tensor").per_cycle == pytest.approx(989.5e12 / 1.83e9)
     assert sheet.arithmetic("float64", "tensor").per_cycle == pytest.approx(67e12 / 1.98e9)
+
+
+def test_knees_of_a_latency_sweep_are_named_by_the_caches() -> None:
+    from gpumicro.device import Cache, Device
+
+    device = Device(
+        "cuda:0", "cuda", "test", 4, (), (Cache("l1", 1 << 18, 128, (), 4), Cache("l2", 1 << 22, 128, (), 1)), 1 << 32
+    )
+    sizes = [1 << power for power in range(12, 26)]
+
+    def hop_s(size: int) -> float:
+        return 20e-9 if size <= 1 << 17 else 130e-9 if size <= 1 << 21 else 400e-9
+
+    walked = [
+        record("latency.gpu_chase", device="cuda:0", threads=1, dtype="int64", problem={"n": size // 128, "hops": 8192},
+               latency_s=figure(hop_s(size)))
+        for size in sizes
+    ]  # fmt: skip
+    lines = verdicts.notes(walked, [device])
+    assert all(line.startswith("cuda:0: latency rises") for line in lines)
+    assert len(lines) == 2
+    assert "L1 ends there, 256 KiB by the device's facts" in lines[0]
+    assert "L2 ends there, 4 MiB" in lines[1]

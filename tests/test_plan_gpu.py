@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,12 @@ class AnyGpu:
     """A backend that runs whatever the device's facts allow."""
 
     name = "cuda"
+
+    def __init__(self, *others: Device) -> None:
+        self.others = others
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.others
 
     def supports(self, spec: Any, dtype: str, device: Device) -> Availability:
         why = spec.gpu.why_not(dtype, device) if dtype in spec.gpu.dtypes else f"no {dtype}"
@@ -104,3 +111,17 @@ def test_a_small_device_gets_arrays_that_fit(mode: str) -> None:
     for item in items(small, mode=mode):
         if item.spec.family == "stream":
             assert 3 * item.problem["n"] * item.problem.itemsize <= 2 << 30
+
+
+def test_peers_are_copied_to_in_each_way_from_this_device() -> None:
+    here, there = gpu(), replace(gpu(), id="cuda:1")
+    planned = make_plan(here, AnyGpu(here, there))  # type: ignore[arg-type]
+    copies = [item for group in planned.groups for item in group.items if item.spec.name == "copy.peer"]
+    assert [(item.problem["to"], item.execution.variant) for item in copies] == [(1, "access"), (1, "staged")]
+
+
+def test_footprints_are_swept_from_l1_to_beyond_l2() -> None:
+    walked = [128 * i.problem["n"] for i in items(gpu()) if i.spec.name == "latency.gpu_chase" and i.level is None]
+    assert min(walked) <= 16 * 1024
+    assert max(walked) > 2 * 50 * MIB
+    assert not [i for i in items(gpu(), mode="quick") if i.spec.name == "latency.gpu_chase" and i.level is None]

@@ -24,9 +24,17 @@ def agreed_estimand(policy: Policy, timer: Timer) -> str:
 
 
 def agreed_cache(work: Any, policy: Policy, timer: Timer) -> str:
-    """What state the work finds the caches in; UsageError where the policy wants them cold and nothing evicts."""
+    """What state the work finds the caches in; UsageError where the policy wants what neither timer nor work does.
+
+    A caller's own work is believed to rotate; a prepared kernel is known to use one set of operands.
+    """
     if getattr(timer, "cache", "") == "cold":
         return "cold"
     if policy.cache == "cold":
         raise UsageError(f"cache is 'cold', and timer {timer.name!r} evicts nothing: take EventTimer(cache='cold')")
-    return str(getattr(work, "cache", "") or policy.cache)
+    own = str(getattr(work, "cache", ""))
+    if policy.cache == "rotate" and own != "rotate" and hasattr(work, "spec"):
+        raise UsageError(
+            f"cache is 'rotate', and {work.spec.name} uses one set of operands: measure a cuda_rotation.Rotation of it"
+        )
+    return own or policy.cache

@@ -155,7 +155,8 @@ def _gemm_steps(ladder: _Ladder, records: Sequence[Record], ceiling: Record, mem
 
 def _launch_s(records: Sequence[Record], ceiling: Record) -> float:
     """Seconds of an empty launch on that device, 0 where it was not measured."""
-    empty = (r for r in measured(records) if r["kernel"] == "launch.empty" and r["device"] == ceiling["device"])
+    kernels = ("launch.empty", "launch.stream")  # of a CPU's threads; of a GPU
+    empty = (r for r in measured(records) if r["kernel"] in kernels and r["device"] == ceiling["device"])
     return next((float(r["time_s"]["estimate"]) for r in empty), 0.0)
 
 

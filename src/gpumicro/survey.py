@@ -181,7 +181,7 @@ class Survey:
         points = model.points(ceilings, records)
         watched = [target.watch.to_json(target.device.id) for target in self.targets]
         notes = [*self.notes, *(note for target in self.targets for note in (*target.plan.notes, *target.notes))]
-        notes += verdicts.notes(records)
+        notes += verdicts.notes(records, [target.device for target in self.targets])
         document = result.document(
             argv=self.argv,
             interrupted=self.interrupted,

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from . import knees
+from .device import Device
+from .kernels.latency import GPU_LINE_BYTES as LINE_BYTES
 from .model import UNSTABLE_OVER, Record, grouped, measured
-from .units import format_quantity
+from .units import format_quantity, format_size
 
 EVICTED_OVER = 2.0  # latency over an eighth of a shared cache against that over less: hits of the nearer one give 1.3
 CROWDED_OVER = 0.05  # of the CPU time for other processes
@@ -61,8 +64,34 @@ def _verdict(name: str, passed: bool, good: str, bad: str) -> Record:
     return {"name": name, "passed": passed, "text": good if passed else bad}
 
 
-def notes(records: Sequence[Record]) -> list[str]:
-    """What a reader must know of a level beside its figures: how much of a shared cache neighbours leave."""
+def notes(records: Sequence[Record], devices: Sequence[Device] = ()) -> list[str]:
+    """What a reader must know beside the figures of a level: what neighbours leave of a shared cache, and where a
+    GPU's latency over footprint has its knees."""
+    return [*_crowded_caches(records), *(line for device in devices for line in _knees(records, device))]
+
+
+def _knees(records: Sequence[Record], device: Device) -> list[str]:
+    """The latency of each memory that a sweep of footprints found, and where the caches end by it."""
+    walked = [
+        r for r in measured(records)
+        if r["kernel"] == "latency.gpu_chase" and not r["variant"] and r["device"] == device.id and r.get("latency_s")
+    ]  # fmt: skip
+    points = [
+        knees.Point(LINE_BYTES * r["problem"]["n"], r["latency_s"]["estimate"], *r["latency_s"]["ci95"]) for r in walked
+    ]
+    found = knees.find(points, device.caches)
+    lines = []
+    for knee in found.knees:
+        stated = f", {format_size(knee.stated_bytes)} by the device's facts" if knee.stated_bytes else ""
+        name = knee.level.upper() if knee.level else "a nearer part of a memory"
+        lines.append(
+            f"{device.id}: latency rises between {format_size(knee.low_bytes)} and {format_size(knee.high_bytes)}: "
+            f"{name} ends there{stated}."
+        )
+    return lines
+
+
+def _crowded_caches(records: Sequence[Record]) -> list[str]:
     chases = [r for r in measured(records) if r["kernel"] == "latency.chase" and r.get("level") and r.get("latency_s")]
     found = []
     for (device, level), group in grouped(chases, lambda r: (r["device"], r["level"])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..backends.base import Backend
 from ..device import Device
-from ..kernels import CATALOGUE, atomics, cache, latency, peak
+from ..kernels import CATALOGUE, atomics, cache, copy, find, latency, peak
 from ..spec import KernelSpec, OperandClass
 from .planner import Planner
 from .records import MIB, Item, Mode
@@ -42,6 +42,7 @@ SETUP_S = {"memory": 0.15, "peak": 0.02, "gemm": 0.25}  # a kernel: model, no GP
 EMULATED_GEMM_SIZES = (64,)
 COPY_BYTES = 64 * MIB
 GRAPH_NODES = {"nodes": 16}
+SWEEP_HOPS = 1 << 13  # some milliseconds at DRAM's latency
 
 
 class GpuPlanner(Planner):
@@ -145,10 +146,22 @@ class GpuPlanner(Planner):
             for spec in self.forms("alloc"):
                 items += self.items(spec, "int8", {"n": self.copy_bytes})
         self.add("latency", items, self.care.peak_s, SETUP_S["peak"])
+        if self.mode != "quick" and not self.emulated:
+            self.add_latency_sweep()
+
+    def add_latency_sweep(self) -> None:
+        """Footprints from L1 to DRAM, in whose latencies `knees.find` sees the caches' real sizes."""
+        lines = latency.sweep_lines(self.device, per_octave=2 if self.mode == "thorough" else 1)
+        spec = find("latency.gpu_chase")
+        items = [item for n in lines for item in self.items(spec, "int64", {"n": n, "hops": SWEEP_HOPS}, best=True)]
+        self.add("latency by footprint", items, self.care.peak_s / 2, SETUP_S["peak"])
 
     def add_copies(self) -> None:
         items: list[Item] = []
         for spec in self.forms("copy"):
-            if "to" not in spec.sizes:  # between devices: copy.peer_matrix has the problems
+            if "to" not in spec.sizes:
                 items += self.items(spec, "int8", {"n": self.copy_bytes})
+        for source, problem in copy.peer_matrix(self.backend.devices(), self.copy_bytes):
+            if source.id == self.device.id:
+                items += self.items(find("copy.peer"), "int8", dict(problem.sizes))
         self.add(f"copies of {self.copy_bytes // 1024} KiB", items, self.care.memory_s, SETUP_S["memory"])

@@ -301,12 +301,20 @@ def _headline(item: Doc) -> str:
 
 
 def unmeasured(doc: Doc) -> list[str]:
-    """One line for each failed or skipped measurement."""
-    return [
-        f"{clean(item['id'])}: {item['status']}: {clean(item.get('error') or item.get('reason') or 'no reason given')}"
-        for item in doc["measurements"]
-        if item["status"] != "ok"
-    ]
+    """One line for each failed measurement, and for those that were skipped for one reason."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for item in doc["measurements"]:
+        if item["status"] != "ok":
+            why = clean(item.get("error") or item.get("reason") or "no reason given")
+            alike.setdefault((item["status"], why), []).append(clean(item["id"]))
+    lines = []
+    for (status, why), (first, *others) in alike.items():
+        if status == "failed" or len(others) < 2:
+            lines += [f"{name}: {status}: {why}" for name in (first, *others)]
+        else:
+            kernels = dict.fromkeys(name.partition("[")[0] for name in (first, *others))
+            lines.append(f"{', '.join(kernels)} ({len(others) + 1} measurements): {status}: {why}")
+    return lines
 
 
 def flags_used(doc: Doc) -> list[str]:
