@@ -105,7 +105,7 @@ def run_case(case: Case, device: Device, double: ctypes.CDLL) -> dict[str, Any]:
 
 
 def main() -> None:
-    """A line of JSON for each case: [name, result]. Ends early where the context is lost: the rest needs a new process."""
+    """A line of JSON for each case: [name, result]. Ends early where the context is lost: the rest needs a new one."""
     from gpumicro.backends.cuda import CudaBackend
 
     double = ctypes.CDLL("libcudart.so.13")  # loaded already: by its name
@@ -119,11 +119,17 @@ def main() -> None:
             result = {"error": f"{type(error).__name__}: {error}"}
             double.ptxemu_last_message.restype = ctypes.c_char_p
             result["log"] = double.ptxemu_last_message().decode()
-            print(json.dumps([str(case), result]), flush=True)
+            say([str(case), result])
             if getattr(error, "lost", False):
                 return
             continue
-        print(json.dumps([str(case), result]), flush=True)
+        say([str(case), result])
+
+
+def say(line: list[Any]) -> None:
+    """One line of JSON, at once: what was done stays said if the next case ends the process."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 def as_json(chosen: list[Case]) -> str:

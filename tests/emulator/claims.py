@@ -1,8 +1,8 @@
 """What each record claims to move and to compute, held against what the double counted.
 
-`check(case, result)` raises AssertionError where they differ. Exact for STREAM and for peaks, where every extra that the
-kernel needs beside its work (the sum over a block, the result that keeps the work alive) is named here; for GEMM within
-the tiles that stick out over the edges.
+`check(case, result)` raises AssertionError where they differ. Exact for STREAM and for peaks, where every extra that
+the kernel needs beside its work (the sum over a block, the result that keeps the work alive) is named here; for GEMM
+within the tiles that stick out over the edges.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def peak(case: Case, result: Result) -> None:
 
 
 def gemm(case: Case, result: Result) -> None:
-    """Each tile of C reads its rows of A and columns of B once; it computes whole tiles, beyond the edges with zeros."""
+    """Each tile of C reads its rows of A and columns of B once; tiles are whole, with zeros beyond the edges."""
     m, n, k = (case.sizes[name] for name in ("m", "n", "k"))
     tile_m, tile_n = map(int, re.findall(r"\d+", result["facts"]["symbol"].partition(",")[2])[:2])
     down, across = ceil(m / tile_m), ceil(n / tile_n)
@@ -88,7 +88,8 @@ def gemm(case: Case, result: Result) -> None:
     assert result["flops"] == 2 * m * n * k
     area = 2 * down * tile_m * across * tile_n
     depth, odd = divmod(total(result, "flops"), area)
-    assert odd == 0 and k <= depth < k + 64  # one step of the loop over k at most sticks out
+    assert odd == 0
+    assert k <= depth < k + 64
 
 
 def cache(case: Case, result: Result) -> None:
@@ -103,7 +104,8 @@ def cache(case: Case, result: Result) -> None:
 
 def latency(case: Case, result: Result) -> None:
     """A load for each hop; before them one for each line, and one of each thread, bring the walk to where it starts."""
-    assert result["bytes"] == 0 and result["flops"] == 0
+    assert result["bytes"] == 0
+    assert result["flops"] == 0
     if case.kernel == "latency.gpu_chase":
         loads = instructions(result, r"ld\.global")["ld.global"]
         assert loads == case.sizes["hops"] + case.sizes["n"] + total(result, "threads") + 2

@@ -1,7 +1,7 @@
 """As a script, under the test double: uses the whole CUDA backend once with each failure that standard input asks for.
 
-Input: a list of what ptxemu_fail takes ("cudaMalloc:1:2"). Output: for each a line of JSON, [failure, what became of it].
-Each runs in a child of its own, forked before CUDA is touched, so that the first call of each kind is really the first.
+Input: a list of what ptxemu_fail takes ("cudaMalloc:1:2"). Output: for each a line of JSON, [failure, what became of
+it]. Each runs in a child of its own, forked before CUDA is touched, so that the first call of each kind is the first.
 """
 
 from __future__ import annotations
@@ -127,17 +127,23 @@ def outcome(double: ctypes.CDLL, failure: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def say(line: list[Any]) -> None:
+    """One line of JSON, at once."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     double = ctypes.CDLL("libcudart.so.13")  # loaded already: by its name
     for failure in json.load(sys.stdin):
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            print(json.dumps([failure, outcome(double, failure)]), flush=True)
+            say([failure, outcome(double, failure)])
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:
-            print(json.dumps([failure, {"died": status}]), flush=True)
+            say([failure, {"died": status}])
 
 
 if __name__ == "__main__":

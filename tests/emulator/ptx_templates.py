@@ -1,12 +1,14 @@
-"""PTX kernels made from one line: d = f(a, b, c), element by element, and operands that reach the corners."""
+"""PTX kernels made from one line, d = f(a, b, c), operands that reach the corners, and a few kernels more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from emulator.ptx_machine import Machine
+import pytest
+from emulator.ptx_machine import EmulatedError, Machine
 
 COUNT = 128
 DECLARED = """.reg .pred p, q; .reg .b16 h, h2, h3; .reg .b32 x, y, z, w, r, t, i, n; .reg .f32 f, g, e;
@@ -56,3 +58,19 @@ def words(bits: int, seed: int, nonzero: bool = False) -> npt.NDArray[np.unsigne
     values = np.concatenate([np.array(front, f"u{bits // 8}"), random])
     values[values == 0] = 3 if nonzero else 0
     return values
+
+
+ADD_ONE = """.visible .entry add_one(.param .u64 p_a) { .reg .b32 %r<4>; .reg .b64 %x<4>;
+mov.u32 %r1, %tid.x; ld.param.u64 %x1, [p_a]; mul.wide.u32 %x2, %r1, 4; add.u64 %x1, %x1, %x2;
+ld.global.u32 %r2, [%x1]; add.u32 %r2, %r2, 1; st.global.u32 [%x1], %r2; ret; }"""
+# Waits until the host writes something else than 0 to the flag.
+GATE = """.visible .entry gate(.param .u64 p_flag) { .reg .b32 %r<4>; .reg .b64 %x<2>; .reg .pred %p;
+ld.param.u64 %x1, [p_flag]; again: nanosleep.u32 20000; ld.relaxed.sys.u32 %r1, [%x1]; setp.eq.u32 %p, %r1, 0;
+@%p bra again; ret; }"""
+SPIN = ".visible .entry spin() { again: bra again; }"
+
+
+def code_of(call: Callable[[], Any]) -> int:
+    with pytest.raises(EmulatedError) as caught:
+        call()
+    return caught.value.code

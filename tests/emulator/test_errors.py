@@ -1,4 +1,4 @@
-"""Every error path of the host code: what a failing call of the CUDA runtime becomes, and what the process can do after.
+"""Every error path of the host code: what a failing call of the CUDA runtime becomes, and what the process can do then.
 
 The names of the calls are read from the sources of the extension: one that is added is tested or listed here.
 """
@@ -90,9 +90,9 @@ def test_a_failing_call_is_named_and_leaves_a_usable_process(outcomes: Mapping[s
     for error in errors.values():
         assert error["type"] == "CudaError", error
         assert (error["call"], error["code"], error["lost"]) == (call, INVALID_VALUE, False), error
-        assert (
-            call in error["text"] and "cudaErrorInvalidValue" in error["text"] and "invalid argument" in error["text"]
-        )
+        assert call in error["text"]
+        assert "cudaErrorInvalidValue" in error["text"]
+        assert "invalid argument" in error["text"]
     assert outcome["after"] is None
 
 
@@ -108,7 +108,8 @@ def test_a_failure_that_nobody_can_act_on_is_passed_over(outcomes: Mapping[str, 
 
 def test_a_failing_count_is_told_by_the_probe(outcomes: Mapping[str, Any]) -> None:
     probe = outcomes[failure("cudaGetDeviceCount", INVALID_VALUE)]["probe"]
-    assert probe["code"] == INVALID_VALUE and "invalid argument" in probe["text"]
+    assert probe["code"] == INVALID_VALUE
+    assert "invalid argument" in probe["text"]
 
 
 @pytest.mark.parametrize("call", ALLOCATIONS)
@@ -158,18 +159,28 @@ def answers(emulated: Emulated, expression: str) -> Any:
 def test_an_illegal_address_names_kernel_and_shape(emulated: Emulated) -> None:
     first, second = answers(
         emulated,
-        "[caught(launch(copy, (2, 1, 1), (256, 1, 1), 0, address(4096), address(8192), np.int64(1000)).run), caught(usable)]",
+        "[caught(launch(copy, (2, 1, 1), (256, 1, 1), 0, address(4096), address(8192), np.int64(1000)).run),"
+        " caught(usable)]",
     )
     _, code, kernel, shape, lost, text = first
-    assert code == 700 and kernel.startswith("gm::copy<float") and "2x1x1" in shape and "256x1x1" in shape and lost
-    assert "an illegal memory access was encountered" in text and "start a new process" in text
-    assert second[1] == 700 and second[4]
+    assert code == 700
+    assert kernel.startswith("gm::copy<float")
+    assert "2x1x1" in shape
+    assert "256x1x1" in shape
+    assert lost
+    assert "an illegal memory access was encountered" in text
+    assert "start a new process" in text
+    assert second[1] == 700
+    assert second[4]
 
 
 def test_a_misaligned_address_is_told_apart(emulated: Emulated) -> None:
-    expression = """[caught(launch(copy, (1, 1, 1), (256, 1, 1), 0, address(b.address + 4), address(b.address + 4), np.int64(64)).run)
- for b in [cuda.Buffer(0, 4096, "device")]]"""
-    assert answers(emulated, expression)[0][1] == 716
+    code = f"""{PREPARED}
+memory = cuda.Buffer(0, 4096, "device")
+at = address(memory.address + 4)
+print(json.dumps(caught(launch(copy, (1, 1, 1), (256, 1, 1), 0, at, at, np.int64(64)).run)))
+"""
+    assert emulated.json("-c", code)[1] == 716
 
 
 @pytest.mark.parametrize(
@@ -178,7 +189,8 @@ def test_a_misaligned_address_is_told_apart(emulated: Emulated) -> None:
 )
 def test_a_launch_that_cannot_be_is_refused_and_forgotten(emulated: Emulated, shape: str, code: int) -> None:
     refused, after = answers(emulated, f'[caught(lambda: launch("gm::empty", {shape}).run()), caught(usable)]')
-    assert refused[1] == code and refused[4] is False, refused
+    assert refused[1] == code, refused
+    assert refused[4] is False, refused
     assert "gm::empty" in refused[5] or refused[0] == "cudaFuncSetAttribute"
     assert after is None
 
@@ -189,25 +201,34 @@ def test_wrong_arguments_never_reach_the_device(emulated: Emulated) -> None:
         "[caught(lambda: launch(copy, (1, 1, 1), (32, 1, 1), 0, address(0))),"
         ' caught(lambda: launch("gm::none", (1, 1, 1), (32, 1, 1), 0)), caught(usable)]',
     )
-    assert few[0] in ("ValueError", "UsageError") and unknown[0] in ("ValueError", "UsageError")
+    assert few[0] in ("ValueError", "UsageError")
+    assert unknown[0] in ("ValueError", "UsageError")
     assert after is None
 
 
 def test_a_kernel_that_hangs_is_given_up(emulated: Emulated) -> None:
-    hung, after, marked = answers(
+    hung, _after, marked = answers(
         emulated,
         '[caught(lambda: launch("gm::spin_ns", (1, 1, 1), (32, 1, 1), 0, np.uint64(1 << 50)).run(limit_s=0.3)),'
         " caught(lambda: cuda.Buffer(0, 64, 'device').fill(0)), cuda.timing.is_hung(0)]",
     )
-    assert hung[1] == 702 and hung[4] and "not done after" in hung[5]
+    assert hung[1] == 702
+    assert hung[4]
+    assert "not done after" in hung[5]
     assert marked is True
 
 
 def test_more_memory_than_there_is(emulated: Emulated) -> None:
-    expression = """[caught(lambda: CudaBackend().prepare(kernels.find("stream.triad"), Problem.of("float64", n=1 << 26),
- Execution(variant="wide"), CudaBackend().devices()[0])), caught(usable)]"""
-    imports = "from gpumicro import kernels; from gpumicro.backends.cuda import CudaBackend; from gpumicro.spec import Execution, Problem"
-    refused, after = emulated.json("-c", f"{PREPARED}\n{imports}\nprint(json.dumps({expression}))")
+    code = f"""{PREPARED}
+from gpumicro import kernels
+from gpumicro.backends.cuda import CudaBackend
+from gpumicro.spec import Execution, Problem
+triad, problem = kernels.find("stream.triad"), Problem.of("float64", n=1 << 26)
+backend = CudaBackend()
+much = caught(lambda: backend.prepare(triad, problem, Execution(variant="wide"), backend.devices()[0]))
+print(json.dumps([much, caught(usable)]))
+"""
+    refused, after = emulated.json("-c", code)
     assert refused[0] == "OutOfMemory"
     assert after is None
 
@@ -215,7 +236,8 @@ def test_more_memory_than_there_is(emulated: Emulated) -> None:
 def test_no_device_is_a_sentence(emulated: Emulated) -> None:
     done = emulated.cli("info", env={"PTXEMU_DEVICES": "0"})
     assert done.returncode == 0, done.stderr
-    assert "no" in done.stdout.lower() and "cuda" in done.stdout.lower()
+    assert "no" in done.stdout.lower()
+    assert "cuda" in done.stdout.lower()
 
 
 def test_info_says_that_the_device_is_emulated(emulated: Emulated) -> None:

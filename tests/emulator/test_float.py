@@ -1,4 +1,4 @@
-"""Floating point of the double: float, double, half, bfloat16 and the conversions between all, against NumPy and fractions."""
+"""Floating point of the double: float, double, half, bfloat16, conversions between all; against NumPy and fractions."""
 
 from __future__ import annotations
 

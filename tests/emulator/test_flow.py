@@ -73,7 +73,8 @@ end: add.u32 %r0, %r0, 1000;"""
 
 
 FUNCTIONS = """
-.func (.param .b32 r) twice(.param .b32 v) { .reg .b32 %r<4>; ld.param.u32 %r1, [v+0]; add.u32 %r1, %r1, %r1; st.param.b32 [r+0], %r1; ret; }
+.func (.param .b32 r) twice(.param .b32 v) { .reg .b32 %r<4>; ld.param.u32 %r1, [v+0]; add.u32 %r1, %r1, %r1;
+st.param.b32 [r+0], %r1; ret; }
 .func (.param .b64 r) mixed(.param .b32 v, .param .b64 w)
 { .reg .b32 %r<4>; .reg .b64 %x<4>; .reg .pred %p;
 ld.param.u32 %r1, [v+0]; ld.param.u64 %x1, [w+0]; setp.lt.u32 %p, %r1, 300; @%p bra small;
@@ -119,14 +120,16 @@ def test_block_barrier(machine: Machine, barrier: str) -> None:
 
 def test_barrier_reductions(machine: Machine) -> None:
     body = """setp.gt.u32 %p1, %r0, 500; barrier.red.popc.aligned.u32 %r1, 0, %p1; bar.red.or.pred %p2, 0, %p1;
-bar.red.and.pred %p3, 0, %p1; selp.u32 %r2, 1000, 0, %p2; selp.u32 %r3, 5000, 0, %p3; add.u32 %r0, %r1, %r2; add.u32 %r0, %r0, %r3;"""
+bar.red.and.pred %p3, 0, %p1; selp.u32 %r2, 1000, 0, %p2; selp.u32 %r3, 5000, 0, %p3; add.u32 %r0, %r1, %r2;
+add.u32 %r0, %r0, %r3;"""
     data = numbers(150)
     assert np.all(run(machine, kernel(body), data) == np.count_nonzero(data > 500) + 1000)
 
 
 def test_arrive_and_wait(machine: Machine) -> None:
     """One warp makes what the other takes; only the taker waits."""
-    body = """mov.u32 %r1, cell; setp.ge.u32 %p1, %t, 32; @%p1 bra take; st.shared.u32 [%r1], 77; bar.arrive 2, 64; bra end;
+    body = """mov.u32 %r1, cell; setp.ge.u32 %p1, %t, 32; @%p1 bra take; st.shared.u32 [%r1], 77; bar.arrive 2, 64;
+bra end;
 take: bar.sync 2, 64; ld.shared.u32 %r0, [%r1]; end:"""
     data = numbers()
     got = run(machine, kernel(body, ".shared .align 4 .b32 cell;"), data)
@@ -183,8 +186,10 @@ low: shfl.sync.bfly.b32 %r0, %r0, 2, 0x1f, 0x0000ffff; end:"""
 def test_votes_matches_and_reductions(machine: Machine) -> None:
     body = """setp.gt.u32 %p1, %r0, 500; vote.sync.ballot.b32 %r1, %p1, -1; vote.sync.any.pred %p2, %p1, -1;
 vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p2, -1; and.b32 %r2, %r0, 3; match.any.sync.b32 %r3, %r2, -1;
-redux.sync.add.u32 %r4, %r0, -1; redux.sync.max.s32 %r5, %r0, -1; redux.sync.min.u32 %r6, %r0, -1; redux.sync.xor.b32 %r7, %r0, -1;
-selp.u32 %r8, 1, 0, %p2; selp.u32 %r9, 1, 0, %p3; selp.u32 %r10, 1, 0, %p4; match.all.sync.b32 %r11|%p5, %r8, -1; activemask.b32 %r12;
+redux.sync.add.u32 %r4, %r0, -1; redux.sync.max.s32 %r5, %r0, -1; redux.sync.min.u32 %r6, %r0, -1;
+redux.sync.xor.b32 %r7, %r0, -1;
+selp.u32 %r8, 1, 0, %p2; selp.u32 %r9, 1, 0, %p3; selp.u32 %r10, 1, 0, %p4; match.all.sync.b32 %r11|%p5, %r8, -1;
+activemask.b32 %r12;
 xor.b32 %r0, %r1, %r3; xor.b32 %r0, %r0, %r4; xor.b32 %r0, %r0, %r5; xor.b32 %r0, %r0, %r6; xor.b32 %r0, %r0, %r7;
 add.u32 %r0, %r0, %r8; add.u32 %r0, %r0, %r9; add.u32 %r0, %r0, %r10; xor.b32 %r0, %r0, %r11; sub.u32 %r0, %r0, %r12;"""
     data = numbers(32)
@@ -206,7 +211,8 @@ xor.b32 %r5, %r3, %r4; mov.u32 %r6, %laneid; add.u32 %r0, %r2, %r6; @!%p1 add.u3
 
 def test_special_registers_of_three_dimensions(machine: Machine) -> None:
     ptx = """.visible .entry k(.param .u64 p_a) { .reg .b32 %r<20>; .reg .b64 %x<4>;
-mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ctaid.z;
+mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z; mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ctaid.y;
+mov.u32 %r6, %ctaid.z;
 mov.u32 %r7, %ntid.x; mov.u32 %r8, %ntid.y; mov.u32 %r9, %ntid.z; mov.u32 %r10, %nctaid.x; mov.u32 %r11, %nctaid.y;
 mad.lo.u32 %r12, %r6, %r11, %r5; mad.lo.u32 %r12, %r12, %r10, %r4; mad.lo.u32 %r12, %r12, %r9, %r3;
 mad.lo.u32 %r12, %r12, %r8, %r2; mad.lo.u32 %r12, %r12, %r7, %r1;

@@ -166,13 +166,13 @@ def test_64_bits(machine: Machine, body: str, arity: int, reference: Reference) 
         ("cvt.u32.u64 x, a; cvt.u32.u64 y, b; mad.wide.u32 d, x, y, a", lambda a, b: (a & M32) * (b & M32) + a),
         ("cvt.u32.u64 x, b; and.b32 x, x, 63; shl.b64 d, a, x", lambda a, b: a << (b & 63)),
         ("cvt.u32.u64 x, b; and.b32 x, x, 127; shr.s64 d, a, x", lambda a, b: S64(a) >> (b & 127)),
-        ("popc.b64 x, a; cvt.u64.u32 d, x", lambda a, b: bin(a).count("1")),
-        ("clz.b64 x, a; cvt.u64.u32 d, x", lambda a, b: leading(a, 64)),
-        ("mov.b64 {x, y}, a; mov.b64 d, {y, x}", lambda a, b: a >> 32 | a << 32),
-        ("cvt.u16.u64 h, a; mul.wide.s16 x, h, h; cvt.s64.s32 d, x", lambda a, b: S16(a) * S16(a)),
-        ("cvt.u16.u64 h, a; add.s16 h, h, 77; cvt.u64.u16 d, h", lambda a, b: (a + 77) & 0xFFFF),
-        ("bfe.u64 d, a, 13, 40", lambda a, b: field(a, 13, 40, 64, False)),
-        ("bfe.s64 d, a, 30, 50", lambda a, b: field(a, 30, 50, 64, True)),
+        ("popc.b64 x, a; cvt.u64.u32 d, x", lambda a, _: bin(a).count("1")),
+        ("clz.b64 x, a; cvt.u64.u32 d, x", lambda a, _: leading(a, 64)),
+        ("mov.b64 {x, y}, a; mov.b64 d, {y, x}", lambda a, _: a >> 32 | a << 32),
+        ("cvt.u16.u64 h, a; mul.wide.s16 x, h, h; cvt.s64.s32 d, x", lambda a, _: S16(a) * S16(a)),
+        ("cvt.u16.u64 h, a; add.s16 h, h, 77; cvt.u64.u16 d, h", lambda a, _: (a + 77) & 0xFFFF),
+        ("bfe.u64 d, a, 13, 40", lambda a, _: field(a, 13, 40, 64, False)),
+        ("bfe.s64 d, a, 30, 50", lambda a, _: field(a, 30, 50, 64, True)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -185,7 +185,8 @@ add.cc.u32 x, x, z; addc.cc.u32 y, y, w; addc.u32 z, 0, 0; cvt.u64.u32 d, z; mov
 SUBTRACT = "mov.b64 {x, y}, a; mov.b64 {z, w}, b; sub.cc.u32 x, x, z; subc.u32 y, y, w; mov.b64 d, {x, y}"
 # The middle words of a 64 by 64 bit product, as compilers make them.
 PRODUCT = """mov.b64 {x, y}, a; mov.b64 {z, w}, b; mul.hi.u32 r, x, z;
-mad.lo.cc.u32 r, x, w, r; madc.hi.u32 t, x, w, 0; mad.lo.cc.u32 r, y, z, r; madc.hi.cc.u32 t, y, z, t; mov.b64 d, {r, t}"""
+mad.lo.cc.u32 r, x, w, r; madc.hi.u32 t, x, w, 0; mad.lo.cc.u32 r, y, z, r; madc.hi.cc.u32 t, y, z, t;
+mov.b64 d, {r, t}"""
 
 
 def middle(a: int, b: int) -> int:

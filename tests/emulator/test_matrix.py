@@ -21,10 +21,11 @@ DTYPES = {
     "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
 SHAPES = [
-    ("f16", "f32", 16, 8), ("f16", "f32", 16, 16), ("f16", "f16", 16, 16), ("bf16", "f32", 16, 8), ("bf16", "f32", 16, 16),
+    ("f16", "f32", 16, 8), ("f16", "f32", 16, 16), ("f16", "f16", 16, 16),
+    ("bf16", "f32", 16, 8), ("bf16", "f32", 16, 16),
     ("tf32", "f32", 16, 4), ("tf32", "f32", 16, 8), ("s8", "s32", 16, 16), ("s8", "s32", 16, 32), ("u8", "s32", 16, 32),
-    ("e4m3", "f32", 16, 32), ("e5m2", "f32", 16, 32), ("f64", "f64", 8, 4), ("f64", "f64", 16, 4), ("f64", "f64", 16, 8),
-    ("f64", "f64", 16, 16),
+    ("e4m3", "f32", 16, 32), ("e5m2", "f32", 16, 32), ("f64", "f64", 8, 4), ("f64", "f64", 16, 4),
+    ("f64", "f64", 16, 8), ("f64", "f64", 16, 16),
 ]  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def kernel(shape: str, kinds: str, counts: tuple[int, int, int], wide: bool) -> 
     return f""".visible .entry k(.param .u64 p_a, .param .u64 p_b, .param .u64 p_c) {{
 {declared} .reg .b64 %x<4>, %l; .reg .b32 %t; mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t;
 {moves}
-mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)}, {registers("a", a)}, {registers("b", b)}, {registers("c", c)};
+mma.sync.aligned.{shape}.row.col.{kinds} {registers("d", c)},
+ {registers("a", a)}, {registers("b", b)}, {registers("c", c)};
 {stores} ret; }}"""
 
 
@@ -125,7 +127,8 @@ def test_ldmatrix(machine: Machine, count: int, trans: bool) -> None:
     stores = "".join(f"st.global.u32 [%x3+{4 * i}], %r{i}; " for i in range(count))
     machine.load(f""".visible .entry k(.param .u64 p_a, .param .u64 p_b) {{
 .reg .b32 %r<8>, %t, %s, %u; .reg .b64 %x<6>, %l; .reg .pred %p; .shared .align 16 .b8 tile[{count * 128}];
-mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t; ld.param.u64 %x1, [p_a]; mov.u32 %s, tile; shl.b32 %u, %t, 4; add.u32 %s, %s, %u;
+mov.u32 %t, %tid.x; cvt.u64.u32 %l, %t; ld.param.u64 %x1, [p_a]; mov.u32 %s, tile; shl.b32 %u, %t, 4;
+add.u32 %s, %s, %u;
 setp.ge.u32 %p, %t, {8 * count}; shl.b64 %x2, %l, 4; add.u64 %x1, %x1, %x2;
 @!%p ld.global.v4.u32 {{%r4, %r5, %r6, %r7}}, [%x1]; @!%p st.shared.v4.u32 [%s], {{%r4, %r5, %r6, %r7}}; bar.sync 0;
 ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {listed}, [%s];
@@ -170,4 +173,5 @@ def test_asynchronous_copies_arrive_when_they_are_waited_for(
     assert np.array_equal(got[:, 1], lanes * 4 + 129 if second else np.full(32, ones))
     assert np.array_equal(got[:, 2], np.zeros(32) if second else np.full(32, ones))
     counted = machine.counts()["k"]["bytes"]
-    assert counted["global"]["loaded"] == 32 * 24 and counted["shared"]["stored"] == 32 * 32
+    assert counted["global"]["loaded"] == 32 * 24
+    assert counted["shared"]["stored"] == 32 * 32

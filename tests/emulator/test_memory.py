@@ -87,7 +87,8 @@ add.u32 %r7, %r7, %r9; add.u64 %x8, %b, %x1; st.global.u32 [%x8], %r7;"""
 
 
 def test_dynamic_shared_memory_follows_static(machine: Machine) -> None:
-    body = """mov.u32 %r1, 7; mov.u32 %r2, fixed; mov.u32 %r3, dynamic; st.shared.u32 [%r2], %r1; mov.u32 %r4, %dynamic_smem_size;
+    body = """mov.u32 %r1, 7; mov.u32 %r2, fixed; mov.u32 %r3, dynamic; st.shared.u32 [%r2], %r1;
+mov.u32 %r4, %dynamic_smem_size;
 mov.u32 %r5, %total_smem_size; st.shared.u32 [%r3+60], %r5; ld.shared.u32 %r6, [%r3+60];
 st.global.v4.u32 [%b], {%r2, %r3, %r4, %r6};"""
     machine.load(kernel(body, ".shared .align 4 .b8 fixed[20];", ".extern .shared .align 16 .b8 dynamic[];"))
@@ -159,7 +160,9 @@ def test_faults_are_sticky_and_say_where(machine: Machine, body: str, code: int,
     with pytest.raises(EmulatedError) as caught:
         machine.run("k", 1, 1, a, 0)
     assert caught.value.code == code
-    assert words in machine.message() and "kernel k" in machine.message() and "line " in machine.message()
+    assert words in machine.message()
+    assert "kernel k" in machine.message()
+    assert "line " in machine.message()
     for call in (lambda: machine.allocate(8), lambda: machine.run("k", 1, 1, a, 0), lambda: machine.free(a)):
         with pytest.raises(EmulatedError) as later:
             call()
@@ -184,11 +187,9 @@ def test_an_unknown_instruction_is_named(machine: Machine) -> None:
     with pytest.raises(EmulatedError) as caught:
         machine.run("k", 1, 1, 0, 0)
     assert caught.value.code == NOT_SUPPORTED
-    assert (
-        "mbarrier.init.shared.b64" in str(caught.value)
-        and "line" in str(caught.value)
-        and "kernel k" in str(caught.value)
-    )
+    assert "mbarrier.init.shared.b64" in str(caught.value)
+    assert "line" in str(caught.value)
+    assert "kernel k" in str(caught.value)
     machine.allocate(8)  # the process can go on
 
 

@@ -1,4 +1,4 @@
-"""`gpumicro roofline --device cuda:0 --quick` from end to end on the double: planned, measured, judged, written, reported.
+"""`gpumicro roofline --device cuda:0 --quick` from end to end on the double: planned, measured, judged, reported.
 
 No figure is looked at: an emulated device has no speed. That every report says so is.
 """
@@ -49,7 +49,8 @@ def test_the_result_and_every_report_are_marked_as_emulated(
     again = tmp_path / "result.json"
     again.write_text(json.dumps(finished.document))
     shown = emulated.cli("report", str(again))
-    assert shown.returncode == 0 and "EMULATED" in "\n".join(shown.stdout.splitlines()[:12])
+    assert shown.returncode == 0
+    assert "EMULATED" in "\n".join(shown.stdout.splitlines()[:12])
 
 
 def test_every_kernel_ran_or_says_why_not(finished: Survey) -> None:
@@ -89,7 +90,8 @@ def test_a_run_whose_context_dies_keeps_what_it_has(emulated: Emulated, tmp_path
 def test_a_run_goes_on_after_a_failure_that_passes(emulated: Emulated, tmp_path: Path) -> None:
     found = survey(emulated, tmp_path, PTXEMU_FAIL="cudaLaunchKernel:3000:1").document
     statuses = [one["status"] for one in found["measurements"]]
-    assert statuses.count("failed") == 1 and statuses.count("ok") > 30
+    assert statuses.count("failed") == 1
+    assert statuses.count("ok") > 30
 
 
 def test_two_devices_are_measured_one_after_the_other(emulated: Emulated, tmp_path: Path) -> None:

@@ -129,7 +129,6 @@ class BodyReader {
     void take(char c, std::size_t i) {
         const bool blank = trim(current_).empty();
         if (c == '\n') ++line_;
-        if (c == '\n' && starts_with(trim(current_), ".loc")) current_.clear();  // no ';' ends it (nvcc -lineinfo)
         if (blank && c != '\n') begun_ = line_;
         if (depth_ == 0 && blank && (c == '{' || c == '}')) {
             c == '{' ? open() : close();
