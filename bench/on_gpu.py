@@ -1,7 +1,9 @@
 """The first thing to run on a real GPU: does every kernel compute what it should, every clock say the truth, and how do
 the ceilings stand beside the spec and beside other tools?
 
-    python bench/on_gpu.py [--device cuda:0] [--seconds 300] [-o FILE]
+    python bench/on_gpu.py [--build] [--device cuda:0] [--seconds 300] [-o FILE]
+
+--build first installs this checkout with its CUDA module (minutes, not counted).
 
 Runs each part of on_gpu_parts.py in a process of its own, so that one that crashes, hangs or loses its CUDA context
 costs the others nothing; a part that fails is a row with its reason. Prints one table and writes one JSON,
@@ -38,6 +40,7 @@ PARTS = {
     "roofline": 100.0, "info": 20.0, "verify": 90.0, "timers": 40.0, "compare": 40.0, "stream": 30.0, "copies": 30.0,
     "matmul": 60.0, "sanitizer": 60.0,
 }  # fmt: skip
+ROOT = Path(__file__).resolve().parent.parent
 BUILD = "pip install . -C cmake.define.GPUMICRO_CUDA=ON"
 
 Row = dict[str, Any]
@@ -175,7 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="for all parts together")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts alone")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--build", action="store_true", help="install this checkout with its CUDA module first")
     given = parser.parse_args(arguments)
+    if given.build:
+        if subprocess.call([sys.executable, "-m", *BUILD.split()], cwd=ROOT):
+            return 1
+        rest = [argument for argument in arguments or sys.argv[1:] if argument != "--build"]
+        os.execv(sys.executable, [sys.executable, __file__, *rest])  # the module just built is not the one loaded here
     device = no_device(given.device)
     if isinstance(device, str):
         print(f"No device: {device}", file=sys.stderr)
