@@ -52,6 +52,9 @@ class Permissive:
 
     name = "cuda"
 
+    def devices(self) -> tuple[Device, ...]:
+        return ()  # one device alone: no copies between peers
+
     def supports(self, spec: Any, dtype: str, device: Device) -> Availability:
         if spec.gpu is None or dtype not in spec.gpu.dtypes:
             return Availability(False, "no form of it")
