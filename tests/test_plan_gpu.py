@@ -117,7 +117,21 @@ def test_peers_are_copied_to_in_each_way_from_this_device() -> None:
     here, there = gpu(), replace(gpu(), id="cuda:1")
     planned = make_plan(here, AnyGpu(here, there))  # type: ignore[arg-type]
     copies = [item for group in planned.groups for item in group.items if item.spec.name == "copy.peer"]
-    assert [(item.problem["to"], item.execution.variant) for item in copies] == [(1, "access"), (1, "staged")]
+    sizes = dict.fromkeys(item.problem["n"] for item in copies)
+    assert len(sizes) == 3
+    for n in sizes:
+        of_size = [item for item in copies if item.problem["n"] == n]
+        assert [(item.problem["to"], item.execution.variant) for item in of_size] == [(1, "access"), (1, "staged")]
+
+
+@pytest.mark.parametrize("kernel", ["copy.h2d", "copy.d2d", "alloc.pool"])
+def test_copies_and_allocations_are_swept_over_sizes(kernel: str) -> None:
+    def sizes(mode: str) -> set[int]:
+        return {item.problem["n"] for item in items(gpu(), mode=mode) if item.spec.name == kernel}
+
+    assert sizes("quick") == set()
+    assert len(sizes("default")) == 3
+    assert {4 * 1024, 256 * MIB} <= sizes("thorough")
 
 
 def test_footprints_are_swept_from_l1_to_beyond_l2() -> None:

@@ -9,6 +9,7 @@ from ..backends.base import Backend
 from ..device import Device
 from ..kernels import CATALOGUE, atomics, cache, copy, find, latency, peak
 from ..spec import KernelSpec, OperandClass
+from ..units import KIB
 from .planner import Planner
 from .records import MIB, Item, Mode
 
@@ -28,19 +29,22 @@ class Care:
     stream: tuple[str, ...]
     dtypes: tuple[str, ...]  # of bandwidth
     gemm_sizes: tuple[int, ...]
-    copies: bool
+    copy_bytes: tuple[int, ...]  # of copies and allocations; none are taken where it is empty
 
 
 QUICK_STREAM = ("stream.read", "stream.copy", "stream.triad")
 STREAM = tuple(spec.name for spec in CATALOGUE if spec.family == "stream")
+COPY_BYTES = (64 * KIB, 2 * MIB, 64 * MIB)  # where a copy's own cost counts, where it fades, where it is gone
+MANY_COPY_BYTES = tuple(4**step * KIB for step in range(1, 10))  # 4 KiB to 256 MiB
 CARE: dict[Mode, Care] = {
-    "quick": Care(0.05, 0.06, 0.06, 0.1, QUICK_STREAM, ("float64",), (4096,), False),
-    "default": Care(0.02, 0.1, 0.12, 0.15, STREAM, ("float64", "float32"), (1024, 4096, 8192), True),
-    "thorough": Care(0.01, 1.0, 1.0, 3.0, STREAM, ("float64", "float32"), (512, 1024, 2048, 4096, 8192, 16384), True),
+    "quick": Care(0.05, 0.06, 0.06, 0.1, QUICK_STREAM, ("float64",), (4096,), ()),
+    "default": Care(0.02, 0.1, 0.12, 0.15, STREAM, ("float64", "float32"), (1024, 4096, 8192), COPY_BYTES),
+    "thorough": Care(
+        0.01, 1.0, 1.0, 3.0, STREAM, ("float64", "float32"), (512, 1024, 2048, 4096, 8192, 16384), MANY_COPY_BYTES
+    ),
 }
 SETUP_S = {"memory": 0.15, "peak": 0.02, "gemm": 0.25}  # a kernel: model, no GPU was measured
 EMULATED_GEMM_SIZES = (64,)
-COPY_BYTES = 64 * MIB
 GRAPH_NODES = {"nodes": 16}
 SWEEP_HOPS = 1 << 13  # some milliseconds at DRAM's latency
 
@@ -57,14 +61,14 @@ class GpuPlanner(Planner):
         self.target = self.care.target
         self.emulated = bool(device.facts.get("emulated"))
         self.least_array_bytes = MIB // 4 if self.emulated else 64 * MIB
-        self.copy_bytes = COPY_BYTES // (1024 if self.emulated else 1)
+        self.copy_bytes = (64 * KIB,) if self.emulated and self.care.copy_bytes else self.care.copy_bytes
 
     def fill(self) -> None:
         self.add_arithmetic()
         self.add_bandwidth()
         self.add_gemm()
         self.add_latency()
-        if self.care.copies:
+        if self.copy_bytes:
             self.add_copies()
 
     def forms(self, family: str) -> list[KernelSpec]:
@@ -144,7 +148,8 @@ class GpuPlanner(Planner):
                 for dtype in spec.dtypes:
                     items += self.items(spec, dtype, atomics.gpu_sizes(spec, self.device))
             for spec in self.forms("alloc"):
-                items += self.items(spec, "int8", {"n": self.copy_bytes})
+                for n in self.copy_bytes:
+                    items += self.items(spec, "int8", {"n": n})
         self.add("latency", items, self.care.peak_s, SETUP_S["peak"])
         if self.mode != "quick" and not self.emulated:
             self.add_latency_sweep()
@@ -157,11 +162,12 @@ class GpuPlanner(Planner):
         self.add("latency by footprint", items, self.care.peak_s / 2, SETUP_S["peak"])
 
     def add_copies(self) -> None:
-        items: list[Item] = []
-        for spec in self.forms("copy"):
-            if "to" not in spec.sizes:
-                items += self.items(spec, "int8", {"n": self.copy_bytes})
-        for source, problem in copy.peer_matrix(self.backend.devices(), self.copy_bytes):
-            if source.id == self.device.id:
-                items += self.items(find("copy.peer"), "int8", dict(problem.sizes))
-        self.add(f"copies of {self.copy_bytes // 1024} KiB", items, self.care.memory_s, SETUP_S["memory"])
+        for n in self.copy_bytes:
+            items: list[Item] = []
+            for spec in self.forms("copy"):
+                if "to" not in spec.sizes:
+                    items += self.items(spec, "int8", {"n": n})
+            for source, problem in copy.peer_matrix(self.backend.devices(), n):
+                if source.id == self.device.id:
+                    items += self.items(find("copy.peer"), "int8", dict(problem.sizes))
+            self.add(f"copies of {n // KIB} KiB", items, self.care.memory_s, SETUP_S["memory"])
