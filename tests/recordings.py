@@ -27,6 +27,7 @@ KINDS = ("a100-pcie-40", "a100-sxm4-80", "h100-sxm5-80", "h200-sxm-141", "rtx-40
 TICK_S = {"a100-pcie-40": 1.024e-6, "rtx-4090": 1.024e-6}  # both kinds of event clock are about; else 32 ns
 SHARE, GEMM_SHARE = 0.9, 0.7  # of the spec that the model reaches
 FASTER = {"dram": 1.0, "l2": 3.0, "l1": 10.0, "shared": 10.0}  # a level's bandwidth over DRAM's
+HOST_LINK_BYTES_PER_S = 50e9
 HOP_S = {"l1": 20e-9, "shared": 15e-9, "l2": 150e-9, "dram": 400e-9}
 SPANS, NOISE, OVERHEAD_S = 48, 0.004, 2e-6
 _SHARED_BYTES = {"8.0": 164 << 10, "8.9": 100 << 10, "9.0": 228 << 10, "10.0": 228 << 10}
@@ -68,6 +69,8 @@ def model_s(item: Item, spec: GpuSpec) -> float:
     if item.spec.unit == "s":
         return HOP_S.get(item.level or "", 1e-6) * dict(item.problem.sizes).get("hops", 1) + 2e-6
     bandwidth = SHARE * FASTER.get(item.level or "dram", 1.0) * spec.memory_bandwidth_bytes_per_s
+    if item.spec.family == "copy" and item.spec.name != "copy.d2d":
+        bandwidth = HOST_LINK_BYTES_PER_S
     unit = (item.spec.gpu.unit if item.spec.gpu else "") or None
     peak = spec.peak(item.problem.dtype, unit) or spec.peak(item.problem.dtype) or spec.peak("float32")
     assert peak is not None
