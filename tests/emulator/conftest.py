@@ -26,16 +26,6 @@ BUILD = Path(os.environ.get("GPUMICRO_EMULATOR_BUILD") or ROOT / "build" / "emul
 TIMEOUT_S = 600.0
 
 
-def is_inside() -> bool:
-    """Whether this very process runs on the double: pytest was started by run.py."""
-    return getattr(sys.modules.get("gpumicro._cuda"), "build", {}).get("cudart") == "shared"
-
-
-# Run inside only: test_inside.py starts them there.
-INSIDE = ["test_timers.py"]
-collect_ignore = [] if is_inside() else INSIDE
-
-
 def cuda_home() -> Path | None:
     """The toolkit with the headers and nvcc."""
     named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
@@ -139,11 +129,8 @@ class Emulated:
 
 
 @pytest.fixture(scope="session")
-def emulated(request: pytest.FixtureRequest) -> Emulated:
+def emulated(toolkit: Path, double: Path) -> Emulated:
     """The extension `_cuda`, built with PTX alone and the runtime as a shared library, on the double."""
-    if is_inside():
-        return Emulated(Path(), Path())  # this process is it
-    toolkit, double = request.getfixturevalue("toolkit"), request.getfixturevalue("double")
     pybind11 = pytest.importorskip("pybind11", reason="pybind11 is needed to build the extension")
     build = BUILD / "extension"
     compile_with_cmake(
