@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from . import stats
+from . import ratios, stats
 from .baselines import Baseline
 from .errors import UsageError
 from .measure import clock_for, prepare
 from .measurement import FloatArray, Measurement, Policy
-from .sampling import GROWTH, LEAST, Run
+from .ratios import Verdict
+from .sampling import LEAST, Run
 from .timers import Timer, as_timer
-
-Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 SPAN_S = 100e-6  # least span of an arm: the first runs after a change of arms find the other's caches and predictors
 FIRST_BLOCKS = 30
-# Half-widths that are found with 80% power. 3.9 sd/sqrt(blocks) by simulation, and the sign interval of normal noise is
-# 2.45 sd/sqrt(blocks) wide to each side; from the interval it holds for noise of any shape.
-POWER = 3.9 / 2.45
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +45,7 @@ class Comparison:
 
     def need(self, effect: float | None = None) -> int:
         """Blocks that it would take to find a relative `effect` (default: the margin) with 80% power."""
-        effect = effect or self.margin
-        return max(LEAST, math.ceil(self.blocks * (self.mde / effect) ** 2))
+        return ratios.need(self.blocks, self.mde, effect or self.margin)
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and texts, both measurements included."""
@@ -118,7 +113,7 @@ class _Pairs:
         self.policy, self.rng, self.baseline = arms[0].policy, arms[0].rng, arms[0].baseline
         self.differences: list[float] = []
         self.resolved = True  # every net span was positive
-        self.next_look = FIRST_BLOCKS
+        self.looks = ratios.Looks(FIRST_BLOCKS)
         self.began_s = self.baseline.timer.now()
         self.stop_reason: str | None = None
 
@@ -141,11 +136,8 @@ class _Pairs:
         if self.wanted is not None:
             return "blocks" if n >= self.wanted else None
         spent_s = self.baseline.timer.now() - self.began_s
-        if n >= self.next_look:
-            self.next_look = math.ceil(GROWTH * n)
-            location = self.locate()
-            if (location.high - location.low) / 2 <= self.margin / 2:
-                return "resolved"
+        if self.looks.resolved(n, self.margin, self.locate):
+            return "resolved"
         if n >= LEAST and spent_s >= self.policy.max_time_s:
             return "max-time"
         return "max-samples" if 2 * n >= self.policy.max_samples else None
@@ -165,7 +157,7 @@ class _Pairs:
         low, high = math.exp(location.low), math.exp(location.high)
         verdict: Verdict = "inconclusive"
         if self.resolved and location.confidence >= self.policy.confidence:
-            verdict = _verdict(low, high, self.margin)
+            verdict = ratios.judge(low, high, self.margin)
         records = [arm.describe(self.stop_reason) for arm in self.arms]
         flags = {"correlated": location.dependence.correlated, "below-resolution": not self.resolved}
         flags |= {name: True for record in records for name in record.flags if name in ("not-steady", "throttled")}
@@ -174,7 +166,7 @@ class _Pairs:
             ci95=(low, high),
             verdict=verdict,
             margin=self.margin,
-            mde=POWER * (location.high - location.low) / 2,
+            mde=ratios.POWER * (location.high - location.low) / 2,
             blocks=len(d),
             differences=d,
             confidence=location.confidence,
@@ -185,8 +177,3 @@ class _Pairs:
             seed=self.policy.seed,
         )
 
-
-def _verdict(low: float, high: float, margin: float) -> Verdict:
-    if 1 - margin <= low and high <= 1 + margin:
-        return "equivalent"
-    return "slower" if low > 1 else "faster" if high < 1 else "inconclusive"
