@@ -176,4 +176,3 @@ class _Pairs:
             b=records[1],
             seed=self.policy.seed,
         )
-
