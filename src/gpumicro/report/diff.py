@@ -72,8 +72,8 @@ def _legend(diff: Doc) -> list[str]:
         return []
     rules = diff["settings"]
     return [
-        f"time: of the new result against the base, {rules['confidence']:.0%} interval beside it; visible: the least "
-        f"difference that would have been found in 80 of 100 such comparisons. Equivalent: the interval lies within "
+        f"time: of the new result against the base, with its {rules['confidence']:.0%} interval, and the least "
+        f"difference that would have been visible in 80 of 100 such comparisons. Equivalent: the interval lies within "
         f"{format_fraction(rules['margin'])}. Faster and slower: at most {rules['fdr']:.0%} of these verdicts are "
         "chance, on average."
     ]
@@ -86,18 +86,19 @@ def diff_tables(diff: Doc) -> list[Table]:
 
 def _compared(diff: Doc) -> Table:
     rows = [_row(record) for record in sorted(diff["compared"], key=lambda r: ORDER.index(r["verdict"]))]
-    columns = columns_of("measurement", ">base", ">new", ">time", ">interval", ">visible", "verdict", "/why", "/flags")
+    columns = columns_of("measurement", ">base", ">new", ">time", "verdict", "/interval", "/why", "/flags")
     return Table("compared", "Compared", columns, tuple(rows))
 
 
 def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
     base, new = (format_quantity(record[side]["value"], record[side]["unit"]) for side in ("base", "new"))
     span = " to ".join(change(end) for end in record["ci95"]) if record["ci95"] else "unknown"
-    visible = "unknown" if record["mde"] is None else format_fraction(record["mde"])
+    visible = "" if record["mde"] is None else f"; visible from {change(1 + record['mde'])}"
     why = "; ".join(filter(None, (record.get("why", ""), *(f"FORCED: {text}" for text in record["forced"]))))
     flags = ", ".join(map(clean, record["flags"]))
-    shown = (change(record["ratio"]), span, visible, record["verdict"])
-    return (readable(record["id"]), base, new, *shown, clean(why), flags)
+    return (
+        readable(record["id"]), base, new, change(record["ratio"]), record["verdict"], span + visible, clean(why), flags
+    )  # fmt: skip
 
 
 def change(ratio: float) -> str:
