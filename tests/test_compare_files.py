@@ -230,6 +230,11 @@ def test_what_cannot_be_compared_is_refused_with_its_reason(base: Any, new: Any,
         assert "FORCED" in diff_text(forced)
 
 
+def test_of_several_files_the_one_that_does_not_belong_is_named() -> None:
+    diff = compared([file(entry(seed=i)) for i in range(3)], [file(entry()), file(entry(), device=cpu(name="Model 2"))])
+    assert "other device: Model 1 and Model 2 (in new1.json)" in reasons(diff)
+
+
 def test_a_failed_measurement_is_named_with_its_error() -> None:
     why = {"timing_why": "failed", "time_s_why": "failed"}
     broken = entry() | {"status": "failed", "error": "wrong output at index 3", "time_s": None, "timing": None} | why

@@ -29,7 +29,6 @@ class Ended:
     wall_s: float  # from before it was started to its end
     user_s: float  # of it and the children it waited for
     system_s: float
-    peak_bytes: int  # of memory, of the largest process of these
     timed_out: bool
     output: str  # "" unless asked for
     errors: str  # the end of its error stream, "" where that was shown
@@ -88,8 +87,7 @@ def run(
         if show and text:
             sys.stderr.write(text)
         return Ended(
-            process.returncode, wall_s, usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024, timed_out, text,
-            _read(errors, _TAIL_BYTES),
+            process.returncode, wall_s, usage.ru_utime, usage.ru_stime, timed_out, text, _read(errors, _TAIL_BYTES)
         )  # fmt: skip
 
 

@@ -140,9 +140,13 @@ def _pair(name: str, base: _Grouped, new: _Grouped) -> Pair:
     if any(untimed):
         return Pair(name, (), (), tuple(Reason(text) for text in untimed if text))
     first, second = (tuple(_series(source, records) for source, records in side) for side in (before, after))
-    against = [reason for a, b in _to_first(first, second) for reason in _against(a, b)]
-    against += _too_few(first, second)
-    return Pair(name, first, second, tuple(dict.fromkeys(against)))
+    against: dict[Reason, str] = {}  # with the first file that each holds for
+    for a, b in _to_first(first, second):
+        for reason in _against(a, b):
+            against.setdefault(reason, b.source.name)
+    if len(first) + len(second) > 2:
+        against = {Reason(f"{reason.text} (in {file})", reason.forcible): file for reason, file in against.items()}
+    return Pair(name, first, second, (*against, *_too_few(first, second)))
 
 
 def _to_first(base: tuple[Series, ...], new: tuple[Series, ...]) -> Iterator[tuple[Series, Series]]:

@@ -102,10 +102,10 @@ def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def change(ratio: float) -> str:
-    """1.0213 as `+2.13%`, 1.2 as `+20.0%`; many times as `x12.3`."""
+    """1.0213 as `+2.13%`, 1.2 as `+20.0%`; many times or a small part as `x12.3`, `x0.0123`."""
     percent = 100 * (ratio - 1)
     places = 2 if abs(percent) < 10 else 1 if abs(percent) < 100 else 0
-    return f"{percent:+.{places}f}%" if ratio < 10 else f"x{ratio:.3g}"
+    return f"{percent:+.{places}f}%" if 0.1 <= ratio < 10 else f"x{ratio:.3g}"
 
 
 def readable(name: str) -> str:
