@@ -257,6 +257,22 @@ def test_imported_files_without_samples_are_compared_where_files_repeat() -> Non
     assert len(compared(sides[0], sides[1])["compared"]) == 1
 
 
+def test_files_that_state_a_rate_and_no_time_are_compared_by_the_rate_where_files_repeat() -> None:
+    def stated(rate: float) -> dict[str, Any]:
+        doc = file(entry(), imported={"tool": "nvbandwidth", "version": None, "file": "x"})
+        doc["measurements"][0] |= {
+            "timing": None, "time_s": None, "time_s_why": "states no time",
+            "bandwidth_bytes_per_s": {"estimate": rate, "ci95": None, "ci95_why": "none"},
+        }  # fmt: skip
+        return doc
+
+    base, new = ([stated(top * (1 + 0.001 * i)) for i in range(4)] for top in (100e9, 90e9))
+    diff = compared(base, new)
+    assert verdicts(diff) == ["slower"]
+    assert diff["compared"][0]["new"]["value"] == pytest.approx(90.1e9, rel=0.01)
+    assert "no samples" in reasons(compared(base[0], new[0]))
+
+
 def test_a_repeat_belongs_to_the_first() -> None:
     first, again = entry(seed=1), entry(true_s=1.2e-3, seed=2)
     again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}

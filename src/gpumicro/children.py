@@ -133,10 +133,12 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 def _stop(pid: int) -> tuple[int, _Usage]:
     """End the session that it leads: asked first, then killed; (wait status, use of the CPU)."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    try:
         with suppress(ProcessLookupError):
-            os.killpg(pid, number)
-        if number == signal.SIGTERM:
-            _ends_within(pid, GRACE_S)
+            os.killpg(pid, signal.SIGTERM)
+        _ends_within(pid, GRACE_S)
+    finally:  # a second Ctrl-C does not wait; what ignores the request or was left behind goes too
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     return status, usage

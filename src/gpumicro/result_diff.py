@@ -137,7 +137,7 @@ def _located(series: Series, coarse: bool, confidence: float) -> Interval:
     """ln of the time of one file, from its samples, those on a coarse grid by their clipped mean, as every file of the
     pair then; from its own estimate where it has too few samples."""
     if len(series.values) < 2:
-        estimate = math.log(series.record["time_s"]["estimate"])
+        estimate = math.log(series.estimate_s)
         return Interval(estimate, -math.inf, math.inf, confidence)
     if coarse:
         location = stats.clipped_mean_location(series.values, series.tick_s, confidence)
@@ -149,11 +149,13 @@ def _located(series: Series, coarse: bool, confidence: float) -> Interval:
 def _side(side: Sequence[Series]) -> dict[str, Any]:
     """What a reader wants of one side: its figure in its own unit, and how much is behind it."""
     record = side[0].record
-    time_s = stats.median(np.array([series.record["time_s"]["estimate"] for series in side]))
-    scale = time_s / record["time_s"]["estimate"]
+    middle_s = stats.median(np.array([series.estimate_s for series in side]))
+    scale = middle_s / side[0].estimate_s
     unit, value = _headline(record)
+    timed = record["time_s"] is not None
     return {
-        "time_s": time_s,
+        "time_s": middle_s if timed else None,
+        **({} if timed else {"time_s_why": str(record.get("time_s_why") or "the file states a rate only")}),
         "value": value * scale if unit == "s" else value / scale,
         "unit": unit,
         "files": len(side),

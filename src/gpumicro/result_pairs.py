@@ -55,7 +55,8 @@ class Series:
     """What one file saw of one measurement. A repeat is joined to the first: same process, later on."""
 
     source: Source
-    record: Record
+    record: Record  # the first one
+    estimate_s: float  # of one run; of one byte or FLOP where the file states a rate and no time
     values: FloatArray  # seconds per run, net of the overhead, in order; empty where the file has no samples
     kind: Kind
     tick_s: float  # of one run
@@ -166,29 +167,42 @@ def _absent(record: Record, there: str, elsewhere: _Grouped) -> str:
 
 def _untimed(source: Source, records: list[Record]) -> str:
     """Why a file has no time of it, "" where it has one."""
-    if any(record["status"] == "ok" and record["time_s"] for record in records):
+    if any(_estimate_s(record) is not None for record in records):
         return ""
     first = records[0]
     why = first.get("error") or first.get("reason") or first.get("time_s_why") or "no time in it"
     return f"{first['status']} in {source.name}: {why}" if first["status"] != "ok" else f"{source.name}: {why}"
 
 
+def _estimate_s(record: Record) -> float | None:
+    """The time that stands in the record, or the time of a byte or FLOP; None where it states neither."""
+    if record["status"] != "ok":
+        return None
+    if record["time_s"]:
+        return float(record["time_s"]["estimate"])
+    rates = [record[key]["estimate"] for key in ("bandwidth_bytes_per_s", "flop_per_s") if record[key]]
+    return next((1 / rate for rate in rates if rate), None)
+
+
 def _series(source: Source, records: list[Record]) -> Series:
-    timed = [record for record in records if record["status"] == "ok" and record["time_s"]]
+    timed = [record for record in records if _estimate_s(record) is not None]
     first = timed[0]
-    kind = first["timing"].get("kind", "median")
-    joined = [record for record in timed if record["timing"].get("kind", "median") == kind]
-    values = [_values(record["timing"]) for record in joined]
-    batch = max(1, int(first["timing"].get("batch") or min(first["timing"].get("counts") or [1])))
-    low, high = first["timing"].get("overhead_ci95_s") or (0.0, 0.0)
+    timings = [record["timing"] or {} for record in timed]  # a tool that keeps no samples has none
+    timing = timings[0]
+    kind = timing.get("kind", "median")
+    joined = [other for other in timings if other.get("kind", "median") == kind]
+    values = [_values(other) for other in joined]
+    batch = max(1, int(timing.get("batch") or min(timing.get("counts") or [1])))
+    low, high = timing.get("overhead_ci95_s") or (0.0, 0.0)
+    flags = dict.fromkeys(flag for other in joined for flag in other.get("flags", ()))
     return Series(
-        source, first, np.concatenate(values), cast(Kind, kind), (first["timing"].get("tick_s") or 0.0) / batch,
-        (high - low) / 2 / batch, tuple(dict.fromkeys(flag for record in joined for flag in record["timing"]["flags"])),
+        source, first, _estimate_s(first) or 0.0, np.concatenate(values), cast(Kind, kind),
+        (timing.get("tick_s") or 0.0) / batch, (high - low) / 2 / batch, tuple(flags),
     )  # fmt: skip
 
 
 def _values(timing: Record) -> FloatArray:
-    raw = np.array(timing["raw_s"], dtype=np.float64)
+    raw = np.array(timing.get("raw_s") or (), dtype=np.float64)
     counts = np.array(timing.get("counts") or np.ones(len(raw)), dtype=np.float64)
     if len(counts) != len(raw):
         return np.empty(0)
@@ -200,7 +214,7 @@ def _too_few(base: tuple[Series, ...], new: tuple[Series, ...]) -> list[Reason]:
     single = len(base) == len(new) == 1
     out = []
     for one in (*base, *new):
-        if one.record["time_s"]["estimate"] <= 0:
+        if one.estimate_s <= 0:
             out.append(Reason(f"{one.source.name}: no time above the timer's overhead"))
         elif single and len(one.values) < LEAST:
             seen = f"{len(one.values)} samples" if len(one.values) else "no samples"
@@ -213,12 +227,12 @@ def _too_few(base: tuple[Series, ...], new: tuple[Series, ...]) -> list[Reason]:
 
 def _against(a: Series, b: Series) -> Iterator[Reason]:
     """Why these two cannot be compared. What makes the quotient mean nothing cannot be forced."""
-    for key in ("dtype", "problem", "operands", "backend", "threads", "variant"):
+    for key in ("dtype", "problem", "labels", "operands", "backend", "threads", "variant"):
         if a.record.get(key) != b.record.get(key):
             yield Reason(f"other {key}: {a.record.get(key)} and {b.record.get(key)}")
-    first, second = a.record["timing"], b.record["timing"]
-    if first["estimand"] != second["estimand"]:
-        yield Reason(f"other estimand: {first['estimand']} and {second['estimand']}")
+    first, second = a.record["timing"] or {}, b.record["timing"] or {}
+    if first.get("estimand") != second.get("estimand"):
+        yield Reason(f"other estimand: {first.get('estimand')} and {second.get('estimand')}")
     if a.kind != b.kind and not (len(a.values) and len(b.values)):  # samples can be located anew, both alike
         yield Reason(f"other location: {a.kind} and {b.kind}")
     for tag in dict.fromkeys((a.source.unreal, b.source.unreal)):
@@ -227,9 +241,9 @@ def _against(a: Series, b: Series) -> Iterator[Reason]:
     if a.source.tool != b.source.tool:
         yield Reason(f"measured by other tools: {a.source.tool} and {b.source.tool}", forcible=True)
     for key in ("cache", "loop"):
-        if first[key] != second[key]:
+        if first.get(key) != second.get(key):
             name = "cache state" if key == "cache" else key
-            yield Reason(f"other {name}: {first[key]} and {second[key]}", forcible=True)
+            yield Reason(f"other {name}: {first.get(key)} and {second.get(key)}", forcible=True)
     other = _other_device(a.source.device(a.record), b.source.device(b.record))
     if other:
         yield Reason(other, forcible=True)

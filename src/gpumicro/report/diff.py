@@ -93,7 +93,8 @@ def _compared(diff: Doc) -> Table:
 def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
     base, new = (format_quantity(record[side]["value"], record[side]["unit"]) for side in ("base", "new"))
     span = " to ".join(change(end) for end in record["ci95"]) if record["ci95"] else "unknown"
-    visible = "" if record["mde"] is None else f"; visible from {change(1 + record['mde'])}"
+    mde = record["mde"]
+    visible = "" if mde is None else f"; visible from {format_fraction(mde) if mde < 1 else change(1 + mde)}"
     why = "; ".join(filter(None, (record.get("why", ""), *(f"FORCED: {text}" for text in record["forced"]))))
     flags = ", ".join(map(clean, record["flags"]))
     return (
