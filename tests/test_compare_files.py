@@ -369,7 +369,9 @@ def test_nothing_comparable_is_exit_2_and_the_reasons_are_shown(tmp_path: Path, 
     assert "only in the base" in " ".join(shown.out.split())
     assert "nothing could be compared" in shown.err
     both = written(tmp_path, c=file(entry(), entry(n=5)), d=file(entry()))
-    assert run(*both, "--fail-on", "missing") == 1
+    assert run(*both, "--fail-on", "missing", "--junit", str(tmp_path / "j.xml")) == 1
+    assert ElementTree.parse(tmp_path / "j.xml").getroot()[0].attrib["failures"] == "1"
+    assert run(*reversed(both), "--fail-on", "missing") == 0, "what is new is not missing"
 
 
 def test_outputs_are_written_and_json_on_stdout_is_clean(tmp_path: Path, capsys: Any) -> None:

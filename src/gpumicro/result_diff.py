@@ -72,6 +72,7 @@ def compare_results(base: Sequence[Source], new: Sequence[Source], rules: Rules 
                 "id": pair.id,
                 "reasons": [reason.text for reason in pair.reasons],
                 "forcible": all(reason.forcible for reason in pair.reasons),
+                "expected": pair.expected,
             }
             for pair in found
             if pair not in wanted
@@ -202,6 +203,9 @@ def _notes(base: Sequence[Source], new: Sequence[Source], wanted: Sequence[Pair]
             "All files of one side are older than those of the other: a machine that changed meanwhile looks like the "
             "code. Measure in turns: base, new, base, new."
         )
+    both = {source.name for source in base} & {source.name for source in new}
+    if both:
+        yield f"On both sides: {', '.join(sorted(both))}. A file set against itself shows nothing."
     stopped = [source.name for source in (*base, *new) if source.document["interrupted"]]
     if stopped:
         yield f"Interrupted: {', '.join(stopped)}."

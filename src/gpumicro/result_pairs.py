@@ -39,10 +39,10 @@ class Source:
         """What the watch of that device saw; empty where nothing was watched."""
         return next((c for c in self.document.get("conditions", ()) if c.get("device") == record["device"]), {})
 
-    @property
-    def tool(self) -> str:
-        """What measured: "gpumicro", or the tool that an imported file names."""
-        return str((self.document.get("imported") or {}).get("tool", "gpumicro"))
+    def tool(self, record: Record) -> str:
+        """What measured it: "gpumicro", or the tool that an imported file or measurement names."""
+        imported = record.get("imported") or self.document.get("imported") or {}
+        return str(imported.get("tool", "gpumicro"))
 
     @property
     def unreal(self) -> str:
@@ -80,6 +80,7 @@ class Pair:
     base: tuple[Series, ...]
     new: tuple[Series, ...]
     reasons: tuple[Reason, ...]
+    expected: bool  # the base has a figure of it
 
     @property
     def replicated(self) -> bool:
@@ -134,12 +135,14 @@ def _grouped(source: Source) -> dict[str, list[Record]]:
 
 def _pair(name: str, base: _Grouped, new: _Grouped) -> Pair:
     before, after = base.named(name), new.named(name)
+    expected = any(not _untimed(source, records) for source, records in before)
     if not before or not after:
         there, elsewhere = ("the base", new) if before else ("the new result", base)
-        return Pair(name, (), (), (Reason(_absent((before or after)[0][1][0], there, elsewhere)),))
+        absent = Reason(_absent((before or after)[0][1][0], there, elsewhere))
+        return Pair(name, (), (), (absent,), expected)
     untimed = dict.fromkeys(_untimed(source, records) for source, records in (*before, *after))
     if any(untimed):
-        return Pair(name, (), (), tuple(Reason(text) for text in untimed if text))
+        return Pair(name, (), (), tuple(Reason(text) for text in untimed if text), expected)
     first, second = (tuple(_series(source, records) for source, records in side) for side in (before, after))
     against: dict[Reason, str] = {}  # with the first file that each holds for
     for a, b in _to_first(first, second):
@@ -147,7 +150,7 @@ def _pair(name: str, base: _Grouped, new: _Grouped) -> Pair:
             against.setdefault(reason, b.source.name)
     if len(first) + len(second) > 2:
         against = {Reason(f"{reason.text} (in {file})", reason.forcible): file for reason, file in against.items()}
-    return Pair(name, first, second, (*against, *_too_few(first, second)))
+    return Pair(name, first, second, (*against, *_too_few(first, second)), expected)
 
 
 def _to_first(base: tuple[Series, ...], new: tuple[Series, ...]) -> Iterator[tuple[Series, Series]]:
@@ -238,8 +241,9 @@ def _against(a: Series, b: Series) -> Iterator[Reason]:
     for tag in dict.fromkeys((a.source.unreal, b.source.unreal)):
         if tag:
             yield Reason(f"{tag}: its times are not a device's", forcible=True)
-    if a.source.tool != b.source.tool:
-        yield Reason(f"measured by other tools: {a.source.tool} and {b.source.tool}", forcible=True)
+    tools = a.source.tool(a.record), b.source.tool(b.record)
+    if tools[0] != tools[1]:
+        yield Reason(f"measured by other tools: {tools[0]} and {tools[1]}", forcible=True)
     for key in ("cache", "loop"):
         if first.get(key) != second.get(key):
             name = "cache state" if key == "cache" else key

@@ -22,7 +22,7 @@ def as_fraction(text: str, name: str) -> float:
 
 
 def failing(fail_on: tuple[str, ...]) -> Callable[[str], bool]:
-    """Whether a verdict ("missing": not compared) makes the exit code 1."""
+    """Whether a verdict ("missing": the base has it, and it was not compared) makes the exit code 1."""
     wanted = {"slower", "faster", *fail_on} if "any" in fail_on else set(fail_on)
     return lambda verdict: verdict in wanted
 
@@ -79,7 +79,8 @@ def command(
     if not diff["compared"]:
         click.echo("gpumicro: nothing could be compared", err=True)
         return 2
-    verdicts = {record["verdict"] for record in diff["compared"]} | ({"missing"} if diff["not_compared"] else set())
+    verdicts = {record["verdict"] for record in diff["compared"]}
+    verdicts |= {"missing" for left in diff["not_compared"] if left["expected"]}
     return 1 if any(map(fails, verdicts)) else 0
 
 

@@ -22,17 +22,18 @@ def to_junit(diff: Doc, fails: Callable[[str], bool]) -> bytes:
             ElementTree.SubElement(case, "failure", message=text, type=record["verdict"])
         else:
             ElementTree.SubElement(case, "system-out").text = text
+    skipped = 0
     for left in diff["not_compared"]:
         case = _case(suite, left["id"])
         reason = clean("; ".join(left["reasons"]))
-        if fails("missing"):
+        if left["expected"] and fails("missing"):
             failures += 1
             ElementTree.SubElement(case, "failure", message=reason, type="missing")
         else:
+            skipped += 1
             ElementTree.SubElement(case, "skipped", message=reason)
-    total = len(diff["compared"]) + len(diff["not_compared"])
-    skipped = 0 if fails("missing") else len(diff["not_compared"])
-    counts = {"tests": total, "failures": failures, "errors": 0, "skipped": skipped}
+    tests = len(diff["compared"]) + len(diff["not_compared"])
+    counts = {"tests": tests, "failures": failures, "errors": 0, "skipped": skipped}
     for name, count in counts.items():
         suite.set(name, str(count))
     suites = ElementTree.Element("testsuites", name=headline(diff))
