@@ -1,11 +1,10 @@
-"""Functions by name, so that a fresh process can find them: "package.module:function" or "file.py:function"."""
+"""Works by name, so that a fresh process can find them: "package.module:function" or "file.py:function"."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,16 +35,14 @@ def name_of(work: Any) -> str:
     return f"{Path(file).resolve()}:{name}"
 
 
-def load(name: str) -> Callable[..., Any]:
-    """The function of that name; runs its module or file. Raises UsageError."""
+def load(name: str) -> Any:
+    """What has that name: a function or another work. Runs its module or file. Raises UsageError."""
     place, attribute = _split(name)
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     found = _attribute(module, attribute)
     if found is None:
         raise UsageError(f"{place} has no {attribute!r}{nearest(attribute, _public(module))}")
-    if not callable(found):
-        raise UsageError(f"{name} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -63,7 +60,10 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 
 def _public(module: ModuleType) -> list[str]:
-    return [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")] or ["nothing"]
+    names = [
+        key for key, value in vars(module).items() if not key.startswith("_") and not isinstance(value, ModuleType)
+    ]
+    return [name for name in names if name != "annotations"] or ["nothing"]
 
 
 def _load_module(name: str) -> ModuleType:

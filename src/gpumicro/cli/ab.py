@@ -23,7 +23,7 @@ def _progress(console: Console) -> Iterator[Progress]:
     """One line that changes on a terminal, a line now and then elsewhere; both on stderr."""
     if console.is_terminal:
         with console.status("starting") as status:
-            yield lambda blocks, spent_s, known: status.update(f"{blocks} blocks, {spent_s:.0f} s; {known}")
+            yield lambda blocks, spent_s, known: status.update(f"blocks: {blocks}, {spent_s:.0f} s; {known}")
         return
     said_s = 0.0
 
@@ -31,7 +31,7 @@ def _progress(console: Console) -> Iterator[Progress]:
         nonlocal said_s
         if blocks and (blocks == 1 or spent_s - said_s >= SAY_EVERY_S):
             said_s = spent_s
-            console.print(f"[{spent_s:3.0f} s] {blocks} blocks so far. {known}", markup=False, highlight=False)
+            console.print(f"[{spent_s:3.0f} s] blocks: {blocks}; {known}".rstrip("; "), markup=False, highlight=False)
 
     yield say
 

@@ -105,7 +105,7 @@ def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
 def change(ratio: float) -> str:
     """1.0213 as `+2.13%`, 1.2 as `+20.0%`; many times or a small part as `x12.3`, `x0.0123`."""
     percent = 100 * (ratio - 1)
-    places = 2 if abs(percent) < 10 else 1 if abs(percent) < 100 else 0
+    places = 2 if abs(percent) < 9.995 else 1 if abs(percent) < 99.95 else 0
     return f"{percent:+.{places}f}%" if 0.1 <= ratio < 10 else f"x{ratio:.3g}"
 
 
