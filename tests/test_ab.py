@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpumicro import __main__, children
+from gpumicro import __main__, children, result
 from gpumicro.children import Ended
 from gpumicro.command_pairs import CommandPairs, Rules
 from gpumicro.errors import GpumicroError, UsageError
@@ -48,6 +48,7 @@ def compared(seconds: dict[str, float], seed: int = 0, **options: Any) -> dict[s
     pairs.run()
     doc = pairs.document()
     json.dumps(doc, allow_nan=False)
+    assert result.missing_reasons(doc) == []
     return doc
 
 
@@ -103,6 +104,12 @@ def test_a_metric_is_compared_instead_of_the_time_and_may_be_better_when_higher(
     higher = compared(took, metric=r"took ([\d.e-]+) s", higher=True)
     assert (higher["verdict"], higher["ratio"]) == ("faster", lower["ratio"])
     assert "B is better than A" in sentence(higher)
+
+
+def test_without_a_block_there_is_a_reason_instead_of_a_figure() -> None:
+    doc = compared({"fails": 1.0, "b": 1.0})
+    assert (doc["blocks"], doc["ratio_why"]) == (0, "fewer than 2 blocks")
+    assert "command A (fails) ended with exit code 7" in ab_text(doc)
 
 
 @pytest.mark.parametrize(("metric", "says"), [("rate", "nothing that matches"), ("x", "no number above 0")])

@@ -293,6 +293,14 @@ def test_flags_that_no_verdict_can_rest_on_make_it_inconclusive() -> None:
     assert "below-resolution" in diff["compared"][0]["why"]
 
 
+def test_a_time_that_drowns_in_the_overhead_is_inconclusive_and_no_crash() -> None:
+    lost = changed(raw_s=[1e-6, -1e-6] * 50, counts=[1] * 100, flags=["below-resolution"])
+    diff = compared(file(entry()), lost)
+    assert verdicts(diff) == ["inconclusive"]
+    assert diff["compared"][0]["ci95"] is None
+    assert "unknown" in diff_text(diff)
+
+
 def test_what_else_differs_is_noted() -> None:
     new = file(entry(), environment={"python": "3.13"}) | {"interrupted": True}
     notes = " ".join(compared(file(entry()), new)["notes"])

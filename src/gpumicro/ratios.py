@@ -22,6 +22,7 @@ Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 # Half-widths that are found with 80% power. 3.9 sd/sqrt(blocks) by simulation, and the sign interval of normal noise is
 # 2.45 sd/sqrt(blocks) wide to each side; from the interval it holds for noise of any shape.
 POWER = 3.9 / 2.45
+LEAST_TIME_S = 1e-18  # stands for a time that came out at zero or below
 LEVELS = tuple(digit * 10.0**-power for power in range(6, 0, -1) for digit in (1, 2, 5))  # that a p-value can have
 
 
@@ -95,7 +96,8 @@ def of_processes(logs: FloatArray, confidence: float) -> Interval:
 def of_location(location: stats.Location) -> Interval:
     """ln of a time with its interval; one that reaches zero is open below."""
     low = math.log(location.low) if location.low > 0 else -math.inf
-    return Interval(math.log(location.estimate), low, math.log(location.high), location.confidence)
+    estimate, high = (math.log(max(value, LEAST_TIME_S)) for value in (location.estimate, location.high))
+    return Interval(estimate, low, high, location.confidence)
 
 
 def difference(a: Interval, b: Interval) -> Interval:

@@ -21,6 +21,7 @@ from .result_pairs import CLOCK_SHARE, Pair, Series, Source, pairs
 
 SCHEMA = "gpumicro-comparison/1"
 PROCESS_SD = 0.005  # of one process against another of the same code: its memory layout alone does as much
+WIDEST = 100.0  # half-width of ln(ratio) above which there is no bound to speak of
 UNSURE = ("below-resolution", "hung", "nonlinear")  # flags of a time that no verdict can rest on
 
 
@@ -94,7 +95,7 @@ def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
         return _interval(pair, confidence, rules.process_sd)
 
     found = interval_at(rules.confidence)
-    bounded = math.isfinite(found.half)
+    bounded = found.half < WIDEST
     low, high = (math.exp(found.low), math.exp(found.high)) if bounded else (0.0, math.inf)
     flags = list(dict.fromkeys(flag for series in (*pair.base, *pair.new) for flag in series.flags))
     verdict = ratios.judge(low, high, rules.margin)
@@ -109,7 +110,7 @@ def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
         **({"why": why} if why else {}),
         "ratio": math.exp(found.estimate),
         "ci95": [low, high] if bounded else None,
-        "mde": math.expm1(min(ratios.POWER * found.half, 700.0)) if bounded else None,
+        "mde": math.expm1(ratios.POWER * found.half) if bounded else None,
         **({} if bounded else {"ci95_why": open_ended, "mde_why": open_ended}),
         "p": ratios.p_value(interval_at),
         "replicated": pair.replicated,
