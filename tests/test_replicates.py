@@ -171,3 +171,9 @@ def test_what_no_other_process_can_reach_is_refused_with_the_cure() -> None:
     for unreachable in (lambda: None, inner, 3, "nothing", ":f", "m:", "m:f()"):
         with pytest.raises(UsageError, match=r"file\.py:function"):
             reach.name_of(unreachable)
+
+
+def test_what_was_typed_into_a_session_is_refused_before_anything_starts() -> None:
+    code = "import gpumicro as gm\ndef f(): pass\ngm.compare(f, f, processes=3)"
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, timeout=120, check=False)
+    assert "put it into a file" in done.stderr

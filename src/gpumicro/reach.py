@@ -30,7 +30,7 @@ def name_of(work: Any) -> str:
     if module != "__main__":
         return f"{module}:{name}"
     file = getattr(home, "__file__", None)
-    if file is None:
+    if file is None or not Path(file).is_file():  # "<stdin>" is one too
         raise UsageError(f"{name} was defined in a session, which no other process sees; put it into a file")
     return f"{Path(file).resolve()}:{name}"
 

@@ -60,7 +60,7 @@ class ProcessComparison:
     def __str__(self) -> str:
         low, high = ((bound - 1) * 100 for bound in self.ci95)
         seen = f"b takes {self.ratio:.4f} times as long as a ({low:+.2f}% to {high:+.2f}%)"
-        more = f"; {self.need()} would resolve {self.margin:.2%}" if self.verdict == "inconclusive" else ""
+        more = f"; {self.need()} of them would resolve {self.margin:.2%}" if self.verdict == "inconclusive" else ""
         return f"{self.verdict}: {seen}; {self.processes} processes, least visible effect {self.mde:.2%}{more}"
 
 

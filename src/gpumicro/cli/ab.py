@@ -31,7 +31,12 @@ def _progress(console: Console) -> Iterator[Progress]:
         nonlocal said_s
         if blocks and (blocks == 1 or spent_s - said_s >= SAY_EVERY_S):
             said_s = spent_s
-            console.print(f"[{spent_s:3.0f} s] blocks: {blocks}; {known}".rstrip("; "), markup=False, highlight=False)
+            console.print(
+                f"[{spent_s:3.0f} s] blocks: {blocks}; {known}".rstrip("; "),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
 
     yield say
 
