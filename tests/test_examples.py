@@ -14,6 +14,7 @@ ARGUMENTS = {"read_a_result": [str(ROOT / "tests" / "data" / "roofline-cpu.json"
 SAYS = {
     "time_a_function": "95% interval",
     "compare_two": "verdict:",
+    "compare_in_processes": "each process:",
     "own_function_on_the_roofline": "of attainable, held by",
     "read_a_result": "meets",
     "time_a_kernel": "GB/s",

@@ -15,6 +15,7 @@ _PUBLIC = {
     "Comparison": "comparison",
     "Measurement": "measure",
     "Policy": "measure",
+    "ProcessComparison": "replicates",
     "compare": "comparison",
     "time_kernel": "measure",
     "FakeTimer": "timers",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .errors import CudaError, GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
+    from .replicates import ProcessComparison
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 

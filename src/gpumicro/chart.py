@@ -92,6 +92,15 @@ class Roofline:
             return roofline_figure(self.document).axes[0]
         return draw_roofline(self.document, ax)
 
+    def to_dataframe(self) -> Any:
+        """Ceilings, ridge points, points and measurements as a pandas.DataFrame, as the CSV report has them.
+
+        Of any result file: `Roofline.load(path).to_dataframe()`. Raises BackendUnavailable without pandas.
+        """
+        from .report.frame import to_dataframe
+
+        return to_dataframe(self.document)
+
     def to_json(self) -> str:
         """The result document as JSON text."""
         from .result import dumps
@@ -99,11 +108,11 @@ class Roofline:
         return dumps(self.document)
 
     def save(self, path: str | Path) -> None:
-        """Write the result file (or a report, by the extension: .html .png .svg .md .csv)."""
-        from .report import write_report
+        """Write the result file (or a report, by the extension: .html .png .svg .md .csv .bmf.json ...)."""
+        from .report import known_format, write_report
         from .result import write
 
-        if Path(path).suffix.lower() == ".json":
+        if Path(path).suffix.lower() == ".json" and known_format(path) is None:
             write(path, self.document)
         else:
             write_report(self.document, path)

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, overload
 
 import numpy as np
 
-from . import stats
+from . import ratios, stats
 from .baselines import Baseline
 from .errors import UsageError
 from .measure import clock_for, prepare
 from .measurement import FloatArray, Measurement, Policy
-from .sampling import GROWTH, LEAST, Run
+from .ratios import Verdict
+from .replicates import ProcessComparison, compare_processes
+from .sampling import LEAST, Run
 from .timers import Timer, as_timer
-
-Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 SPAN_S = 100e-6  # least span of an arm: the first runs after a change of arms find the other's caches and predictors
 FIRST_BLOCKS = 30
-# Half-widths that are found with 80% power. 3.9 sd/sqrt(blocks) by simulation, and the sign interval of normal noise is
-# 2.45 sd/sqrt(blocks) wide to each side; from the interval it holds for noise of any shape.
-POWER = 3.9 / 2.45
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +46,7 @@ class Comparison:
 
     def need(self, effect: float | None = None) -> int:
         """Blocks that it would take to find a relative `effect` (default: the margin) with 80% power."""
-        effect = effect or self.margin
-        return max(LEAST, math.ceil(self.blocks * (self.mde / effect) ** 2))
+        return ratios.need(self.blocks, self.mde, effect or self.margin)
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and texts, both measurements included."""
@@ -71,6 +67,16 @@ class Comparison:
         return f"{self.verdict}: {seen}; {self.blocks} blocks, least visible effect {self.mde:.2%}{more}"
 
 
+@overload
+def compare(
+    a: Any, b: Any, *, margin: float = ..., blocks: int | None = ..., timer: str | Timer = ..., processes: None = ...,
+    **policy: Any,
+) -> Comparison: ...  # fmt: skip
+@overload
+def compare(
+    a: Any, b: Any, *, margin: float = ..., blocks: int | None = ..., timer: str | Timer = ..., processes: int,
+    **policy: Any,
+) -> ProcessComparison: ...  # fmt: skip
 def compare(
     a: Any,
     b: Any,
@@ -78,8 +84,9 @@ def compare(
     margin: float = 0.005,
     blocks: int | None = None,
     timer: str | Timer = "auto",
+    processes: int | None = None,
     **policy: Any,
-) -> Comparison:
+) -> Comparison | ProcessComparison:
     """Whether b is faster or slower than a, or equivalent within `margin` (relative).
 
     Each block runs ABBA or BAAB, by lot, with the same number of runs in each of the four spans. The ratio is the
@@ -90,11 +97,15 @@ def compare(
     max_samples. Other keywords are `Policy`'s. Works and timers are those of `time_kernel`.
 
     The interval holds within this process. Another process may differ by its memory layout (0.5% is common), and both
-    arms share that: for a claim across processes run `compare` in several and look at the spread of the ratios.
+    arms share that. processes: for a claim across processes, so many fresh ones (10 find 1% at a spread of 0.5%), each
+    with its blocks; the process is what repeats. a and b must be reachable there: "package.module:function",
+    "file.py:function", or functions at the top level of a module.
     """
     if not 0 < margin < 1 or (blocks is not None and blocks < LEAST):
         raise UsageError(f"margin must be in (0, 1) and blocks at least {LEAST}; not {margin!r}, {blocks!r}")
     rules = Policy(**policy)
+    if processes is not None:
+        return compare_processes(a, b, processes, margin, {"blocks": blocks, "timer": timer, **policy})
     clock = clock_for(a, rules, None if timer == "auto" else as_timer(timer))
     if len(getattr(clock, "ladder", (1,))) > 1:
         raise UsageError(f"timer {clock.name!r} measures slopes, which cannot be paired; compare with the event timer")
@@ -118,7 +129,7 @@ class _Pairs:
         self.policy, self.rng, self.baseline = arms[0].policy, arms[0].rng, arms[0].baseline
         self.differences: list[float] = []
         self.resolved = True  # every net span was positive
-        self.next_look = FIRST_BLOCKS
+        self.looks = ratios.Looks(FIRST_BLOCKS)
         self.began_s = self.baseline.timer.now()
         self.stop_reason: str | None = None
 
@@ -141,11 +152,8 @@ class _Pairs:
         if self.wanted is not None:
             return "blocks" if n >= self.wanted else None
         spent_s = self.baseline.timer.now() - self.began_s
-        if n >= self.next_look:
-            self.next_look = math.ceil(GROWTH * n)
-            location = self.locate()
-            if (location.high - location.low) / 2 <= self.margin / 2:
-                return "resolved"
+        if self.looks.resolved(n, self.margin, self.locate):
+            return "resolved"
         if n >= LEAST and spent_s >= self.policy.max_time_s:
             return "max-time"
         return "max-samples" if 2 * n >= self.policy.max_samples else None
@@ -165,7 +173,7 @@ class _Pairs:
         low, high = math.exp(location.low), math.exp(location.high)
         verdict: Verdict = "inconclusive"
         if self.resolved and location.confidence >= self.policy.confidence:
-            verdict = _verdict(low, high, self.margin)
+            verdict = ratios.judge(low, high, self.margin)
         records = [arm.describe(self.stop_reason) for arm in self.arms]
         flags = {"correlated": location.dependence.correlated, "below-resolution": not self.resolved}
         flags |= {name: True for record in records for name in record.flags if name in ("not-steady", "throttled")}
@@ -174,7 +182,7 @@ class _Pairs:
             ci95=(low, high),
             verdict=verdict,
             margin=self.margin,
-            mde=POWER * (location.high - location.low) / 2,
+            mde=ratios.POWER * (location.high - location.low) / 2,
             blocks=len(d),
             differences=d,
             confidence=location.confidence,
@@ -184,9 +192,3 @@ class _Pairs:
             b=records[1],
             seed=self.policy.seed,
         )
-
-
-def _verdict(low: float, high: float, margin: float) -> Verdict:
-    if 1 - margin <= low and high <= 1 + margin:
-        return "equivalent"
-    return "slower" if low > 1 else "faster" if high < 1 else "inconclusive"

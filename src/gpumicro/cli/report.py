@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "formats",
     multiple=True,
     metavar="FORMAT",
-    help="console, md, csv, png, svg or html (default: console).",
+    help="console, md, csv, png, svg, html, action-smaller, action-bigger or bencher (default: console).",
 )
 @click.option(
     "-o", "--output", metavar="FILE", help="Write here; the extension says the format unless -f does. - is stdout."

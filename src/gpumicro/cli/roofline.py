@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,11 +95,10 @@ def _check_paths(
     output: str | None, html: str | None, plot: str | None, record: str | None, replay: str | None
 ) -> None:
     """A path that cannot be written is found before measuring, not after a minute of it."""
-    from ..report import FORMATS, check_report_format
+    from ..report import check_report_format, known_format
     from ..result import check_outputs
 
-    endings = [ending for known in FORMATS.values() for ending in known.extensions]
-    if output and Path(output).suffix.lower() in endings:
+    if output and known_format(output) is not None:
         raise UsageError(f"-o writes the result as JSON, not as {output!r}; --html and --plot write reports")
     for path, formats in ((html, ("html",)), (plot, ("png", "svg"))):
         if path is not None:

@@ -37,6 +37,9 @@ FORMATS: Mapping[str, Format] = {
     "png": Format((".png",), "plot", "to_png"),
     "svg": Format((".svg",), "plot", "to_svg"),
     "html": Format((".html", ".htm"), "page"),
+    "action-smaller": Format((".smaller.json",), "action", "to_smaller"),
+    "action-bigger": Format((".bigger.json",), "action", "to_bigger"),
+    "bencher": Format((".bmf.json",), "bencher"),
 }
 
 
@@ -49,14 +52,19 @@ def find_format(name: str) -> Format:
     raise UsageError(unknown("report format", name, FORMATS))
 
 
+def known_format(path: str | os.PathLike[str]) -> Format | None:
+    """By the ending of a file's name; None where no report has it (".json" alone is a result)."""
+    name = Path(path).name.lower()
+    return next((known for known in FORMATS.values() if name.endswith(known.extensions)), None)
+
+
 def format_for(path: str | os.PathLike[str]) -> Format:
-    """By the extension of a file's name. Raises UsageError with the list of extensions."""
-    extension = Path(path).suffix.lower()
-    for known in FORMATS.values():
-        if extension in known.extensions:
-            return known
-    extensions = ", ".join(end for known in FORMATS.values() for end in known.extensions)
-    raise UsageError(f"cannot tell the format of {os.fspath(path)!r} from its extension (known: {extensions})")
+    """By the ending of a file's name. Raises UsageError with the list of endings."""
+    known = known_format(path)
+    if known is None:
+        endings = ", ".join(end for known in FORMATS.values() for end in known.extensions)
+        raise UsageError(f"cannot tell the format of {os.fspath(path)!r} from its extension (known: {endings})")
+    return known
 
 
 def check_report_format(path: str | os.PathLike[str], formats: Sequence[str]) -> None:

@@ -25,9 +25,14 @@ def render(doc: Doc) -> Group:
 
 def render_text(doc: Doc, width: int = 80) -> str:
     """The report as plain text of that width, without colour."""
+    return as_text(render(doc), width)
+
+
+def as_text(parts: RenderableType, width: int) -> str:
+    """Anything as plain text of that width, without colour."""
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None, legacy_windows=False)
-    console.print(render(doc))
+    console.print(parts)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
@@ -38,10 +43,15 @@ def to_bytes(doc: Doc) -> bytes:
 
 def print_report(doc: Doc, console: Console) -> None:
     """Print; what the console's encoding cannot show becomes a dash (lines) or a question mark instead of an error."""
+    print_parts(render(doc), console)
+
+
+def print_parts(parts: RenderableType, console: Console) -> None:
+    """As `print_report`, of anything."""
     if console.encoding.replace("-", "").startswith("utf"):
-        console.print(render(doc))
+        console.print(parts)
         return
-    text = render_text(doc, console.width).replace(_RULE, "-")
+    text = as_text(parts, console.width).replace(_RULE, "-")
     console.file.write(text.encode(console.encoding, "replace").decode(console.encoding))
 
 
@@ -53,8 +63,8 @@ def _parts(doc: Doc) -> Iterator[RenderableType]:
     for table in all_tables(doc):
         yield Text("")
         yield Text(table.title, style="bold")
-        yield _table(table)
-        yield from _list(table.remarks)
+        yield rich_table(table)
+        yield from bullets(table.remarks)
     for gap in gaps(doc):
         yield Text("")
         yield from _gap(gap)
@@ -67,10 +77,10 @@ def _section(title: str, lines: list[str]) -> Iterator[RenderableType]:
     if lines:
         yield Text("")
         yield Text(title, style="bold")
-        yield from _list(lines)
+        yield from bullets(lines)
 
 
-def _list(lines: tuple[str, ...] | list[str]) -> Iterator[RenderableType]:
+def bullets(lines: tuple[str, ...] | list[str]) -> Iterator[RenderableType]:
     for line in lines:
         # a hanging indent: the dash in a column of its own
         grid = RichTable.grid(padding=(0, 1))
@@ -82,7 +92,7 @@ def _line(text: str) -> Text:
     return Text(text, style="bold red" if text.startswith(_FAILURE_WORDS) else "", overflow="fold")
 
 
-def _table(table: Table) -> RichTable:
+def rich_table(table: Table) -> RichTable:
     """What is marked `under` goes to a second line of the first column: eighty columns do not hold it beside."""
     under = [i for i, column in enumerate(table.columns) if column.under]
     beside = [i for i, column in enumerate(table.columns) if not column.under]
@@ -110,4 +120,4 @@ def _gap(gap: Gap) -> Iterator[RenderableType]:
     for step in gap.steps:
         stairs.add_row(Text(step.name), Text(step.value), Text(step.share), Text(step.label, style="dim"))
     yield Padding(stairs, (0, 0, 0, 1))
-    yield from _list([*gap.causes, *gap.open])
+    yield from bullets([*gap.causes, *gap.open])

@@ -37,7 +37,7 @@ def to_csv(doc: Doc) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n")
     writer.writeheader()
-    for row in _rows(doc):
+    for row in rows(doc):
         writer.writerow({key: _cell(value) for key, value in row.items()})
     return buffer.getvalue()
 
@@ -55,7 +55,7 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _rows(doc: Doc) -> Iterator[dict[str, Any]]:
+def rows(doc: Doc) -> Iterator[dict[str, Any]]:
     for ceiling in doc["ceilings"]:
         row = _estimate(ceiling["achieved"], ceiling["ci95"])
         row |= {

@@ -19,35 +19,35 @@ def to_bytes(doc: Doc) -> bytes:
     return to_markdown(doc).encode("utf-8", "replace")
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", text).replace("&", "&amp;")
 
 
 def _lines(doc: Doc) -> Iterator[str]:
     device, *rest = headline(doc)
-    yield f"# Roofline: {_escape(device)}"
+    yield f"# Roofline: {escape(device)}"
     for line in rest:
         yield ""
-        yield _escape(line)
+        yield escape(line)
     for table in all_tables(doc):
-        yield from _table(table)
+        yield from table_lines(table)
     for gap in gaps(doc):
         yield from (
             "",
-            f"## From spec to kernel: {_escape(gap.quantity)}",
+            f"## From spec to kernel: {escape(gap.quantity)}",
             "",
             "| step | value | share | what |",
             "| --- | ---: | --- | --- |",
         )
         for step in gap.steps:
-            yield f"| {_escape(step.name)} | {_escape(step.value)} | {_escape(step.share)} | {_escape(step.label)} |"
+            yield f"| {escape(step.name)} | {escape(step.value)} | {escape(step.share)} | {escape(step.label)} |"
         yield from _list([*gap.causes, *gap.open])
-    yield from _section("Not measured", unmeasured(doc))
-    yield from _section("Flags", [f"{flag}: {words}" for flag, words in flag_words(doc)])
-    yield from _section("Verdicts and notes", remarks(doc))
+    yield from section("Not measured", unmeasured(doc))
+    yield from section("Flags", [f"{flag}: {words}" for flag, words in flag_words(doc)])
+    yield from section("Verdicts and notes", remarks(doc))
 
 
-def _section(title: str, lines: list[str]) -> Iterator[str]:
+def section(title: str, lines: list[str]) -> Iterator[str]:
     if lines:
         yield from ("", f"## {title}")
         yield from _list(lines)
@@ -57,13 +57,13 @@ def _list(lines: tuple[str, ...] | list[str]) -> Iterator[str]:
     if lines:
         yield ""
     for line in lines:
-        yield f"- {_escape(line)}"
+        yield f"- {escape(line)}"
 
 
-def _table(table: Table) -> Iterator[str]:
+def table_lines(table: Table) -> Iterator[str]:
     yield from ("", f"## {table.title}", "")
     yield "| " + " | ".join(column.name for column in table.columns) + " |"
     yield "| " + " | ".join("---:" if column.right else "---" for column in table.columns) + " |"
     for row in table.rows:
-        yield "| " + " | ".join(map(_escape, row)) + " |"
+        yield "| " + " | ".join(map(escape, row)) + " |"
     yield from _list(table.remarks)

@@ -75,7 +75,7 @@ class Table:
         )
 
 
-def _columns(*names: str) -> tuple[Column, ...]:
+def columns_of(*names: str) -> tuple[Column, ...]:
     """ ">achieved" is set flush right, "/flags" may go under the first column."""
     return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
 
@@ -165,7 +165,7 @@ def ceilings_table(doc: Doc) -> Table:
         if ceiling["kind"] == "arithmetic":  # those of memory have tables of their own
             others += [_alternative(name, other, unit) for other in ceiling.get("alternatives", [])]
     unknown = [f"Spec peak unknown ({', '.join(dict.fromkeys(names))}): {why}." for why, names in reasons.items()]
-    columns = _columns("ceiling", "/recipe", ">achieved", ">95% interval", ">spec peak", ">of spec", "/flags")
+    columns = columns_of("ceiling", "/recipe", ">achieved", ">95% interval", ">spec peak", ">of spec", "/flags")
     return Table("ceilings", "Ceilings", columns, tuple(rows), (*unknown, *others)).without_empty()
 
 
@@ -181,7 +181,7 @@ def ridge_table(doc: Doc) -> Table:
         value, ci95 = ridge["intensity_flop_per_byte"], ridge.get("ci95")
         rows.append((level_name(ridge["memory"]), clean(ridge["arithmetic"]), threads_text(ridge).partition(" ")[0],
                      quantity(value, "FLOP/B", ci95), interval(value, ci95, "FLOP/B")))  # fmt: skip
-    columns = _columns("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
+    columns = columns_of("memory", "arithmetic", ">threads", ">ridge point", ">95% interval")
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
 
 
@@ -206,7 +206,7 @@ def points_table(doc: Doc) -> Table:
             fraction(point["fraction_of_attainable"]),
             ", ".join(map(clean, point["flags"])),
         ))  # fmt: skip
-    columns = _columns("point", ">FLOP/B", ">achieved", ">95% interval", "bound by", ">of roof", "/flags")
+    columns = columns_of("point", ">FLOP/B", ">achieved", ">95% interval", "bound by", ">of roof", "/flags")
     return Table("points", "Points under the roof", columns, tuple(rows)).without_empty()
 
 
@@ -230,7 +230,7 @@ def sustained_table(doc: Doc) -> Table:
             for key, what in (("clock_hz_why", "Clock"), ("power_w_why", "Power"))
             if held.get(key)
         ]
-    columns = _columns("ceiling", ">held for", ">first seconds", ">settled", ">95% interval", ">change")
+    columns = columns_of("ceiling", ">held for", ">first seconds", ">settled", ">95% interval", ">change")
     return Table("sustained", "Sustained", columns, tuple(rows), tuple(dict.fromkeys(remarks)))
 
 
@@ -247,7 +247,7 @@ def latency_table(doc: Doc) -> Table:
             times = (quantity(value, "s", ci95), interval(value, ci95, "s"))
             name = f"{clean(item['kernel'])} {clean(item.get('variant') or '')}".strip()
             rows.append((name, where, size, threads_text(item), *times, flags))
-    columns = _columns("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
+    columns = columns_of("kernel", "level", "problem", "threads", ">time", ">95% interval", "/flags")
     return Table("latency", "Latency", columns, tuple(rows)).without_empty()
 
 
@@ -270,7 +270,7 @@ def rates_table(doc: Doc) -> Table:
             quantity(value, unit, ci95), interval(value, ci95, unit),
             ", ".join(map(clean, (item["timing"] or {}).get("flags", []))),
         ))  # fmt: skip
-    columns = _columns("kernel", "dtype", "problem", ">rate", ">95% interval", "/flags")
+    columns = columns_of("kernel", "dtype", "problem", ">rate", ">95% interval", "/flags")
     return Table("rates", "Copies and atomics", columns, tuple(rows)).without_empty()
 
 
@@ -287,7 +287,7 @@ def measurements_table(doc: Doc) -> Table:
             rate, str(timing.get("n", "-")), clean(timing.get("stop_reason", "-")),
             item["status"] if item["status"] != "ok" else ", ".join(map(clean, timing.get("flags", []))),
         ))  # fmt: skip
-    columns = _columns("measurement", ">time", ">95% interval", ">rate", ">samples", "stopped by", "status, flags")
+    columns = columns_of("measurement", ">time", ">95% interval", ">rate", ">samples", "stopped by", "status, flags")
     return Table("measurements", "Measurements", columns, tuple(rows)).without_empty()
 
 
