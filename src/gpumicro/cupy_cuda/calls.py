@@ -34,7 +34,7 @@ def told(call: str) -> Iterator[None]:
 
 
 def translated(error: RuntimeError, call: str) -> GpumicroError:
-    """What one of CuPy's errors means: those of CUDA and cuBLAS have a `status`, a library that is not there has none."""
+    """What one of CuPy's errors means: those of CUDA and cuBLAS have a `status`, of a missing library not."""
     status = getattr(error, "status", None)
     text = first_line(error)
     if status is None:

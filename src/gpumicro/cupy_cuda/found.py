@@ -49,7 +49,7 @@ def cupy() -> Any:
 
 def nvrtc() -> Any:
     """CuPy's face of NVRTC."""
-    return import_module("cupy.cuda.nvrtc") if "cupy.cuda.nvrtc" in sys.modules else cupy().cuda.nvrtc
+    return cupy().cuda.nvrtc
 
 
 def runtime() -> Any:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..errors import UsageError
 from . import calls, compiler
@@ -26,21 +27,21 @@ class Loaded:
     image: compiler.Image
 
 
-_loaded: dict[tuple[int, int, str], Loaded] = {}
+_loaded: WeakKeyDictionary[Any, dict[tuple[int, str], Loaded]] = WeakKeyDictionary()  # by CuPy
 
 
 def load(symbol: str, device: int) -> Loaded:
     """The kernel on that device. BackendUnavailable where it cannot be compiled, CudaError where not be loaded."""
-    key = (id(cupy()), device, symbol)
-    if key not in _loaded:
+    mine, key = _loaded.setdefault(cupy(), {}), (device, symbol)
+    if key not in mine:
         with OnDevice(device):
             with told("cudaGetDeviceProperties"):
                 found = runtime().getDeviceProperties(device)
             image = compiler.compile_symbol(symbol, (found["major"], found["minor"]))
             with told("cuModuleLoad"):
                 kernel = compiler.load_image(image)
-                _loaded[key] = Loaded(kernel, kernel.kernel.ptr, image)
-    return _loaded[key]
+                mine[key] = Loaded(kernel, kernel.kernel.ptr, image)
+    return mine[key]
 
 
 def attributes(symbol: str, device: int) -> dict[str, int]:

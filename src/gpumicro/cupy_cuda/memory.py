@@ -23,16 +23,16 @@ _PORTABLE_MAPPED = 0x01 | 0x02  # cudaHostAllocPortable | cudaHostAllocMapped
 _NON_BLOCKING = 0x01  # cudaStreamNonBlocking: it does not wait for the default stream
 _ANY_WAY = 4  # cudaMemcpyDefault
 
-_streams: dict[tuple[int, int], int] = {}
+_streams: weakref.WeakKeyDictionary[Any, dict[int, int]] = weakref.WeakKeyDictionary()  # by CuPy's runtime, device
 
 
 def measuring_stream(device: int) -> int:
     """Handle of the device's stream; made when first asked for and never destroyed."""
-    key = (id(runtime()), device)
-    if key not in _streams:
+    mine = _streams.setdefault(runtime(), {})
+    if device not in mine:
         with OnDevice(device), told("cudaStreamCreateWithFlags"):
-            _streams[key] = runtime().streamCreateWithFlags(_NON_BLOCKING)
-    return _streams[key]
+            mine[device] = runtime().streamCreateWithFlags(_NON_BLOCKING)
+    return mine[device]
 
 
 def wait_for(device: int, query: Any, handle: int, call: str, limit_s: float = WAIT_S) -> None:
