@@ -12,6 +12,11 @@ import numpy as np
 
 from gpumicro.kernels import formats, latency, operands, peak_check
 
+ARITY = {
+    "read": 3, "write": 3, "copy": 3, "scale": 4, "add": 4, "triad": 5, "dot": 4, "fma_peak": 3, "dot_peak": 3,
+    "gemm_tiled": 6, "chase": 5, "fill_uniform": 4, "touch": 3, "empty": 0, "spin_ns": 1, "spin_cycles": 1, "evict": 4,
+    "filler": 3, "gate": 5,
+}  # fmt: skip
 BYTES_PER_S, FLOP_PER_S, LEAST_S = 2e12, 1e13, 3e-6
 _TYPES = {
     "double": "float64", "float": "float32", "int": "int32", "signed char": "int8", "gm::half": "float16",
@@ -30,15 +35,18 @@ class Call:
     block: int
 
     def __post_init__(self) -> None:
+        # As the driver does, copied now: 8 bytes of each, whatever of them is the argument.
+        here = (ctypes.c_void_p * ARITY[self.symbol.removeprefix("gm::").partition("<")[0]]).from_address(
+            self.parameters
+        )
+        self.copies = [ctypes.create_string_buffer(ctypes.string_at(address or 0, 8), 8) for address in here]
         self.name, _, rest = self.symbol.removeprefix("gm::").partition("<")
         self.template = re.split(r",\s*(?![^<]*>)", rest[:-1]) if rest else []
         self.dtype = _TYPES.get(self.template[0], "") if self.template else ""
 
     def value(self, place: int, kind: Any = ctypes.c_int64) -> Any:
         """The argument at that place."""
-        address = ctypes.c_void_p.from_address(self.parameters + 8 * place).value
-        assert address is not None
-        return kind.from_address(address).value
+        return kind.from_buffer(self.copies[place]).value
 
     def array(self, place: int, count: int, dtype: str = "") -> Any:
         """The memory that the argument at that place points to."""

@@ -125,7 +125,9 @@ class Runtime:
         self.memory[address] = raw
         return address
 
-    mallocManaged = malloc
+    def mallocManaged(self, size: int, flags: int = 1) -> int:
+        assert flags == 1
+        return self.malloc(size)
 
     def hostAlloc(self, size: int, flags: int) -> int:
         assert flags == 3
@@ -135,7 +137,8 @@ class Runtime:
         self.cupy.check("free")
         del self.memory[ptr]
 
-    freeHost = free
+    def freeHost(self, ptr: int) -> None:
+        self.free(ptr)
 
     def memGetInfo(self) -> tuple[int, int]:
         return self.cupy.free_bytes, 1 << 30
@@ -264,7 +267,8 @@ class Runtime:
     def graphDestroy(self, graph: int) -> None:
         del self.graphs[graph]
 
-    graphExecDestroy = graphDestroy
+    def graphExecDestroy(self, graphExec: int) -> None:
+        del self.graphs[graphExec]
 
     def graphLaunch(self, graphExec: int, stream: int) -> None:
         for step in self.graphs[graphExec]:

@@ -18,8 +18,9 @@ from .cupy_cuda import calls, load, works
 from .cupy_cuda.calls import OnDevice, told
 from .cupy_cuda.facts import clock_hz, device_facts
 from .cupy_cuda.found import cupy, runtime
-from .cupy_cuda.launch import Launch
+from .cupy_cuda.launch import Launch, LaunchWork
 from .cupy_cuda.memory import Buffer, hangs, measuring_stream, wait_for
+from .cupy_cuda.work import Work, run_work
 from .device_clock import EVICT_OVER_L2, QUEUE_LIMIT, CacheState
 from .errors import BackendUnavailable
 from .timers import Counts, FloatArray, Tick, default_timer
@@ -34,7 +35,7 @@ _EXPIRED_AT = 128  # bytes from `opened`: a line of its own
 class _Gate:
     """Holds the measuring stream until the host opens it; csrc/kernels/spin.cuh has the kernel."""
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, stream: int) -> None:
         self._memory = Buffer(device, 2 * _EXPIRED_AT, "pinned")  # mapped: host and device share it, at one address
         self._memory.fill(0)
         opened, expired = self._memory.address, self._memory.address + _EXPIRED_AT
@@ -42,18 +43,19 @@ class _Gate:
         self._expired = ctypes.c_uint32.from_address(expired)
         self._ticket = 0
         values = (np.uint64(opened), np.uint32(0), np.uint64(expired), np.uint64(0), np.uint64(0))
-        self._kernel = Launch("gm::gate", (1, 1, 1), (32, 1, 1), 0, [v.tobytes() for v in values], device)
+        arguments = [value.tobytes() for value in values]
+        self._kernel = Launch("gm::gate", (1, 1, 1), (32, 1, 1), 0, arguments, device, stream=stream).work
 
     def next(self) -> int:
         """A ticket for the next closing; tickets grow."""
         self._ticket += 1
         return self._ticket
 
-    def close(self, ticket: int, timeout_s: float, delay_cycles: int, stream: int) -> None:
+    def close(self, ticket: int, timeout_s: float, delay_cycles: int) -> None:
         """Enqueue the kernel that waits for the ticket, for timeout_s at most, and then for so many cycles."""
         for place, value in ((1, np.uint32(ticket)), (3, np.uint64(1e9 * timeout_s)), (4, np.uint64(delay_cycles))):
             self._kernel.set_argument(place, value.tobytes())
-        self._kernel.enqueue(1, stream)
+        self._kernel.enqueue(1)
 
     def open(self, ticket: int) -> None:
         """Let all go whose ticket is this or an earlier one."""
@@ -92,8 +94,8 @@ class CupyClock:
         with OnDevice(device), told("cudaEventCreateWithFlags"):
             self._start, self._stop = (runtime().eventCreateWithFlags(0) for _ in range(2))
         works.destroy_with(self, device, [], [self._start, self._stop])
-        self._gate = _Gate(device)
-        self._before = _Preparation(device, facts, cache == "cold", self._hz)
+        self._gate = _Gate(device, self.stream)
+        self._before = _Preparation(device, self.stream, facts, cache == "cold", self._hz)
 
     def with_cache(self, cache: CacheState) -> CupyClock:
         """This clock, or one of its kind that leaves the caches in another state."""
@@ -122,11 +124,11 @@ class CupyClock:
         with OnDevice(self.device):
             ticket = self._gate.next()  # once with the gate open: loading a kernel may wait for the device
             self._gate.open(ticket)
-            self._gate.close(ticket, 0.0, 0, self.stream)
+            self._gate.close(ticket, 0.0, 0)
             self._end()
             ticket = self._gate.next()
             try:
-                self._gate.close(ticket, 0.02, 0, self.stream)
+                self._gate.close(ticket, 0.02, 0)
                 held = not self._gate.expired(ticket)
             finally:
                 self._gate.open(ticket)
@@ -150,20 +152,20 @@ class CupyClock:
     def _span(self, work: Any, runs: int, gated: bool, limit: int) -> tuple[float, float]:
         """(seconds by the device's clock, seconds by the host's from the gate's opening to the end)."""
         record = runtime().eventRecord
-        self._before.enqueue(self.stream)
+        self._before.enqueue()
         ticket = self._gate.next()
         try:
             if gated:
                 delay = int(self._rng.random() * self.phase_s * self._hz)
-                self._gate.close(ticket, self.gate_timeout_s, delay, self.stream)
+                self._gate.close(ticket, self.gate_timeout_s, delay)
             with told("cudaEventRecord"):
                 record(self._start, self.stream)
             opened_s = self.now()
             done = min(runs, limit)
-            works.run_work(work, done)
+            run_work(work, done)
             while done < runs:  # a stream's queue is full after some thousand launches: the host would wait for ever
                 opened_s = self._open(ticket, opened_s, gated and done == limit)
-                works.run_work(work, min(limit, runs - done))
+                run_work(work, min(limit, runs - done))
                 done += limit
             with told("cudaEventRecord"):
                 record(self._stop, self.stream)
@@ -208,8 +210,9 @@ class _Preparation:
     An emulated device has no caches or clock that anyone would cool or warm.
     """
 
-    def __init__(self, device: int, facts: dict[str, Any], cold: bool, hz: float) -> None:
-        self._kernel: Launch | None = None
+    def __init__(self, device: int, stream: int, facts: dict[str, Any], cold: bool, hz: float) -> None:
+        self._kernel: LaunchWork | None = None
+        self._where = device, stream
         sms = max(1, int(facts["sm_count"]))
         sink = Buffer(device, 64)
         if cold:
@@ -219,19 +222,20 @@ class _Preparation:
             quads = data.size_bytes // 16
             grid = max(1, min(4 * sms, -(-quads // _EVICT_BLOCK)))
             arguments = (np.uint64(data.address), np.int64(quads), np.uint32(_NEVER), np.uint64(sink.address))
-            self._make("gm::evict", grid, _EVICT_BLOCK, arguments, device, (data, sink))
+            self._make("gm::evict", grid, _EVICT_BLOCK, arguments, (data, sink))
         elif not facts["emulated"]:
             values = (np.uint64(FILLER_S * hz), np.float32(0.5), np.uint64(sink.address))
-            self._make("gm::filler", sms, _FILLER_BLOCK, values, device, sink)
+            self._make("gm::filler", sms, _FILLER_BLOCK, values, sink)
 
-    def _make(self, symbol: str, grid: int, block: int, values: Any, device: int, keep: Any) -> None:
+    def _make(self, symbol: str, grid: int, block: int, values: Any, keep: Any) -> None:
         arguments = [value.tobytes() for value in values]
-        self._kernel = Launch(symbol, (grid, 1, 1), (block, 1, 1), 0, arguments, device, keep)
+        device, stream = self._where
+        self._kernel = Launch(symbol, (grid, 1, 1), (block, 1, 1), 0, arguments, device, keep, stream).work
 
-    def enqueue(self, stream: int) -> None:
+    def enqueue(self) -> None:
         """Before the gate, so that the gate stands between this and the span."""
         if self._kernel is not None:
-            self._kernel.enqueue(1, stream)
+            self._kernel.enqueue(1)
 
 
 class HostTimer:
@@ -256,7 +260,7 @@ class HostTimer:
     def sample(self, work: Any, counts: npt.ArrayLike) -> FloatArray:
         """Whole-span seconds; Python's calls are in them."""
         lengths = np.asarray(counts, dtype=np.int64)
-        if not hasattr(work := getattr(work, "work", work), "enqueue"):
+        if not isinstance(work := getattr(work, "work", work), Work):
             return self._inner.sample(work, lengths)
         once = np.ones(1, np.int64)
         spans = [self._inner.sample(partial(work.enqueue, runs), once)[0] for runs in lengths.tolist()]

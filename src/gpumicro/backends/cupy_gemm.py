@@ -13,7 +13,7 @@ import numpy as np
 from ..cupy_cuda import calls
 from ..cupy_cuda.calls import OnDevice, told
 from ..cupy_cuda.found import cupy, first_line
-from ..cupy_cuda.works import Work
+from ..cupy_cuda.work import Work
 from ..device import Device
 from ..errors import BackendUnavailable
 from ..kernels.gemm_check import TRANSPOSED_B
@@ -67,9 +67,27 @@ def _cublas() -> Any:
     return cupy().cuda.cublas
 
 
-class CupyGemm(Work):
-    """The product bound to its operands. Raises CudaError where cuBLAS refuses it, BackendUnavailable without it."""
+class CupyGemm:
+    """The product bound to its operands; `work` enqueues and returns.
 
+    Raises CudaError where cuBLAS refuses it, BackendUnavailable without it.
+    """
+
+    def __init__(self, problem: Problem, device: Device, addresses: Mapping[str, int]) -> None:
+        self.work = _Gemm(problem, device, addresses)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Which library; JSON-ready."""
+        version = self.work.version
+        return {
+            "recipe": f"cuBLAS {version // 10000}.{version // 100 % 100}.{version % 100}",
+            "algorithm": "cuBLAS's own choice",
+            "b_transposed": self.work.transposed,
+        }
+
+
+class _Gemm(Work):
     call = "cublasGemmEx"
 
     def __init__(self, problem: Problem, device: Device, addresses: Mapping[str, int]) -> None:
@@ -82,34 +100,19 @@ class CupyGemm(Work):
             # A handle of its own: CuPy's may be set to TF32.
             self._handle = self._blas.create()
             weakref.finalize(self, _destroy, self._blas, device.index, self._handle)
-            self._version = int(self._blas.getVersion(self._handle))
+            self.version = int(self._blas.getVersion(self._handle))
         scalar = np.dtype(recipe.scalar)
         self._alpha, self._beta = (ctypes.create_string_buffer(scalar.type(v).tobytes()) for v in (1, 0))
-        self._transposed = problem.dtype in TRANSPOSED_B
+        self.transposed = problem.dtype in TRANSPOSED_B
         # cuBLAS thinks in columns: row-major C (m x n) is its C^T (n x m) = B^T A^T.
         self._arguments = (
-            self._handle, _TRANSPOSED if self._transposed else _PLAIN, _PLAIN, n, m, k,
-            ctypes.addressof(self._alpha), addresses["b"], recipe.operand, k if self._transposed else n,
+            self._handle, _TRANSPOSED if self.transposed else _PLAIN, _PLAIN, n, m, k,
+            ctypes.addressof(self._alpha), addresses["b"], recipe.operand, k if self.transposed else n,
             addresses["a"], recipe.operand, k,
             ctypes.addressof(self._beta), addresses["c"], recipe.result, n,
             recipe.compute, _DEFAULT_ALGORITHM,
         )  # fmt: skip
         self._shape = f"m={m}, n={n}, k={k}"
-
-    @property
-    def work(self) -> CupyGemm:
-        """Itself: it enqueues and returns."""
-        return self
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Which library; JSON-ready."""
-        major, minor, patch = self._version // 10000, self._version // 100 % 100, self._version % 100
-        return {
-            "recipe": f"cuBLAS {major}.{minor}.{patch}",
-            "algorithm": "cuBLAS's own choice",
-            "b_transposed": self._transposed,
-        }
 
     def _run(self, n: int) -> None:
         multiply, arguments = self._blas.gemmEx, self._arguments

@@ -12,7 +12,8 @@ from ..errors import UsageError
 from . import calls, compiler
 from .calls import OnDevice, told
 from .found import cupy, driver, runtime
-from .memory import measuring_stream, synchronize
+from .memory import synchronize
+from .work import Work
 
 USUAL_SHARED_BYTES = 48 << 10  # that every block may have without asking
 Extent = tuple[int, int, int]
@@ -74,51 +75,24 @@ def _allow_shared(kernel: Any, shared_bytes: int) -> None:
 class Launch:
     """One launch, its arguments as their bytes (little-endian), made ready once: a run is one call of the driver.
 
-    It is its own work: called it enqueues once, `enqueue(n)` n times. keep: objects whose memory it uses. Raises
-    BackendUnavailable, CudaError, UsageError for a symbol that no file has.
+    `work` is what a timer runs: it enqueues on the measuring stream, or on `stream`. keep: objects whose memory it
+    uses. Raises BackendUnavailable, CudaError, UsageError for a symbol that no file has.
     """
-
-    loop = "python"
 
     def __init__(
         self, symbol: str, grid: Extent, block: Extent, shared_bytes: int, arguments: Sequence[bytes], device: int,
-        keep: Any = None,
+        keep: Any = None, stream: int | None = None,
     ) -> None:  # fmt: skip
         if any(len(argument) == 0 for argument in arguments):
             raise UsageError(f"{symbol}: an argument of no bytes")
-        self.symbol, self.device, self._keep = symbol, device, keep
-        self._shape = (
-            "grid {}x{}x{}, block {}x{}x{}, ".format(*grid, *block) + f"{shared_bytes} bytes of dynamic shared"
-        )
-        calls.note_launch(symbol, self._shape)
+        shape = "grid {}x{}x{}, block {}x{}x{}".format(*grid, *block)
+        shape += f", {shared_bytes} bytes of dynamic shared memory"
+        calls.note_launch(symbol, shape)
         self._loaded = load(symbol, device)
         with OnDevice(device), told("cuFuncSetAttribute"):
             _allow_shared(self._loaded.kernel, shared_bytes)
-        self._stream = measuring_stream(device)
-        self._storage = [ctypes.create_string_buffer(argument, len(argument)) for argument in arguments]
-        self._pointers = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, self._storage))
-        self._call = (self._loaded.function, *grid, *block, shared_bytes)
-
-    def __call__(self) -> None:
-        self.enqueue(1)
-
-    def enqueue(self, n: int, stream: int | None = None) -> None:
-        """Launch n times on the measuring stream, or on another. CudaError where the driver refuses."""
-        launch, call = driver().launchKernel, self._call
-        where, parameters = self._stream if stream is None else stream, ctypes.addressof(self._pointers)
-        calls.note_launch(self.symbol, self._shape)
-        with OnDevice(self.device), told("cuLaunchKernel"):
-            for _ in range(n):
-                launch(*call, where, parameters, 0)
-
-    def set_argument(self, place: int, value: bytes) -> None:
-        """Other bytes of the same length from the next launch on."""
-        ctypes.memmove(self._storage[place], value, len(self._storage[place]))
-
-    @property
-    def work(self) -> Launch:
-        """What a device's timer runs."""
-        return self
+        call = (self._loaded.function, *grid, *block, shared_bytes)
+        self.work = LaunchWork(device, (keep, self._loaded), stream, (symbol, shape), call, arguments)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -129,5 +103,31 @@ class Launch:
 
     def run(self, n: int = 1) -> None:
         """Launch n times and wait. Raises CudaError."""
-        self.enqueue(n)
-        synchronize(self.device)
+        self.work.enqueue(n)
+        synchronize(self.work.device)
+
+
+class LaunchWork(Work):
+    """Launches a kernel; see `Launch`."""
+
+    call = "cuLaunchKernel"
+
+    def __init__(
+        self, device: int, keep: Any, stream: int | None, names: tuple[str, str], call: tuple[int, ...],
+        arguments: Sequence[bytes],
+    ) -> None:  # fmt: skip
+        super().__init__(device, keep, stream)
+        self._names, self._call = names, call
+        self._storage = [ctypes.create_string_buffer(argument, len(argument)) for argument in arguments]
+        self._pointers = (ctypes.c_void_p * max(len(arguments), 1))(*map(ctypes.addressof, self._storage))
+
+    def _run(self, n: int) -> None:
+        launch, call = driver().launchKernel, self._call
+        stream, parameters = self._stream, ctypes.addressof(self._pointers)
+        calls.note_launch(*self._names)
+        for _ in range(n):
+            launch(*call, stream, parameters, 0)
+
+    def set_argument(self, place: int, value: bytes) -> None:
+        """Other bytes of the same length from the next launch on."""
+        ctypes.memmove(self._storage[place], value, len(self._storage[place]))

@@ -9,54 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from .._core import timing as core
 from ..errors import BackendUnavailable
 from . import calls
 from .calls import OnDevice, told
 from .found import cupy, runtime
 from .launch import Launch
-from .memory import measuring_stream, synchronize
+from .memory import synchronize
+from .work import Work, run_work
 
 _KINDS = {"h2d": 1, "d2h": 2, "d2d": 3}  # cudaMemcpyKind
 _NO_TIMING = 0x02  # cudaEventDisableTiming
 _THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal
 _ENABLED, _NOT_ENABLED = 704, 705  # cudaErrorPeerAccessAlreadyEnabled, cudaErrorPeerAccessNotEnabled
 _TOUCH_BLOCK, _MOST_TOUCH_BLOCKS = 128, 1024
-
-
-def run_work(work: Any, n: int) -> None:
-    """Run whatever a timer was given n times: one of ours enqueues all at once, a native one runs natively."""
-    if work is None or n == 0:
-        return
-    if hasattr(work, "enqueue"):
-        work.enqueue(n)
-    elif isinstance(work, core.Work):
-        core.WallClock().sample(work, np.array([n], np.int64))
-    else:
-        for _ in range(n):
-            work()
-
-
-class Work:
-    """Something that a timer can run; a child says what `_run(n)` does."""
-
-    loop = "python"
-    call = ""  # of CUDA's, for errors
-
-    def __init__(self, device: int, keep: Any = None, stream: int | None = None) -> None:
-        self.device, self._keep = device, keep
-        self._stream = measuring_stream(device) if stream is None else stream
-
-    def __call__(self) -> None:
-        self.enqueue(1)
-
-    def enqueue(self, n: int) -> None:
-        """Do it n times, or enqueue it n times on the measuring stream."""
-        with OnDevice(self.device), told(self.call):
-            self._run(n)
-
-    def _run(self, n: int) -> None:
-        raise NotImplementedError
 
 
 # --- copies -------------------------------------------------------------------------------------------------------
@@ -189,12 +154,17 @@ def malloc_free(device: int, size_bytes: int) -> Work:
     return _MallocFree(device, size_bytes)
 
 
-class Pool(Work):
-    """cudaMallocFromPoolAsync and cudaFreeAsync from a pool of its own that gives nothing back.
+class Pool:
+    """A memory pool that gives nothing back; ValueError where the device or the driver has none.
 
-    ValueError where the device or the driver has no pools.
+    `work`: cudaMallocFromPoolAsync and cudaFreeAsync.
     """
 
+    def __init__(self, device: int, size_bytes: int) -> None:
+        self.work = _PoolPair(device, size_bytes)
+
+
+class _PoolPair(Work):
     call = "cudaMallocFromPoolAsync"
 
     def __init__(self, device: int, size_bytes: int) -> None:
@@ -207,11 +177,6 @@ class Pool(Work):
             self._pool = cuda.memPoolCreate(cuda.MemPoolProps(1, 0, 1, device))  # pinned, no handles, on the device
             weakref.finalize(self, _destroy_pool, cuda, device, self._pool)
             cuda.memPoolSetAttribute(self._pool, cuda.cudaMemPoolAttrReleaseThreshold, (1 << 64) - 1)
-
-    @property
-    def work(self) -> Pool:
-        """Itself."""
-        return self
 
     def _run(self, n: int) -> None:
         take, give = runtime().mallocFromPoolAsync, runtime().freeAsync
@@ -227,7 +192,7 @@ class _Touch(Work):
         pages, stride = -(-size_bytes // page_bytes), page_bytes // 4
         grid = min(max(-(-pages // _TOUCH_BLOCK), 1), _MOST_TOUCH_BLOCKS)
         arguments = [np.uint64(address).tobytes(), np.int64(pages).tobytes(), np.int64(stride).tobytes()]
-        self._kernel = Launch("gm::touch", (grid, 1, 1), (_TOUCH_BLOCK, 1, 1), 0, arguments, device)
+        self._kernel = Launch("gm::touch", (grid, 1, 1), (_TOUCH_BLOCK, 1, 1), 0, arguments, device).work
         whole = np.ctypeslib.as_array((ctypes.c_uint32 * (size_bytes // 4)).from_address(address))
         self._words = whole[::stride]
 
@@ -302,11 +267,11 @@ class _Spin(Work):
         super().__init__(device, stream=stream)
         self._step = step
         symbol = "gm::spin_cycles" if of_cycles else "gm::spin_ns"
-        self._kernel = Launch(symbol, (1, 1, 1), (32, 1, 1), 0, [bytes(8)], device)
+        self._kernel = Launch(symbol, (1, 1, 1), (32, 1, 1), 0, [bytes(8)], device, stream=stream).work
 
     def _run(self, n: int) -> None:
         self._kernel.set_argument(0, np.uint64(self._step * n).tobytes())
-        self._kernel.enqueue(1, self._stream)
+        self._kernel.enqueue(1)
 
 
 def spin(device: int, step: int, of_cycles: bool = False, stream: int | None = None) -> Work:
@@ -335,35 +300,36 @@ def rotation(works: Sequence[Any], keep: Any) -> Work:
 # --- graphs -------------------------------------------------------------------------------------------------------
 
 
-class Graphs(Work):
+class Graphs:
     """A work captured several times over: graphs of n runs, so that n runs cost the host one call.
 
     The work must enqueue on the measuring stream and wait for nothing. keep: whether it stays alive by this.
+    `work`: n runs are one replay of the graph of n.
     """
 
-    call = "cudaGraphLaunch"
-
     def __init__(self, device: int, work: Any, keep: bool = True, stream: int | None = None) -> None:
-        super().__init__(device, work if keep else None, stream)
         self._captured = _reference(work)
+        self._kept = work if keep else None
         self._graphs: dict[int, int] = {}
-        weakref.finalize(self, _destroy_graphs, runtime(), device, self._graphs)
+        self.work = _GraphOf(device, self._graphs, stream)
+        weakref.finalize(self.work, _destroy_graphs, runtime(), device, self._graphs)
 
     def capture(self, runs: int) -> None:
-        """Capture so many runs, unless that was done. CudaError where the work cannot be captured."""
+        """Capture so many runs, unless that was done. CudaError or ValueError where the work cannot be captured."""
         if runs in self._graphs:
             return
-        cuda = runtime()
-        with OnDevice(self.device):
+        cuda, device, stream = runtime(), self.work.device, self.work._stream
+        with OnDevice(device):
             with told("cudaStreamBeginCapture"):
-                cuda.streamBeginCapture(self._stream, _THREAD_LOCAL)
-            graph = 0
+                cuda.streamBeginCapture(stream, _THREAD_LOCAL)
             try:
-                with cupy().cuda.ExternalStream(self._stream, self.device):
+                with cupy().cuda.ExternalStream(stream, device):
                     run_work(self._captured(), runs)
+            except NotImplementedError as error:  # CuPy's own, of what it does not capture: cuBLAS
+                raise ValueError(str(error)) from error
             finally:  # whatever happens, the capture ends
                 with told("cudaStreamEndCapture"):
-                    graph = cuda.streamEndCapture(self._stream)
+                    graph = cuda.streamEndCapture(stream)
             with told("cudaGraphInstantiate"):
                 self._graphs[runs] = cuda.graphInstantiate(graph)
                 cuda.graphDestroy(graph)
@@ -372,15 +338,18 @@ class Graphs(Work):
         """Nodes of the graph of so many runs; CuPy cannot count them: one for each run is believed."""
         return runs
 
-    @property
-    def work(self) -> Graphs:
-        """Itself: n runs are one replay of the graph of n."""
-        return self
-
     def replay(self, runs: int) -> Work:
         """n runs are n replays of the graph of so many runs."""
         self.capture(runs)
         return _Replay(self, runs)
+
+
+class _GraphOf(Work):
+    call = "cudaGraphLaunch"
+
+    def __init__(self, device: int, graphs: dict[int, int], stream: int | None) -> None:
+        super().__init__(device, stream=stream)
+        self._graphs = graphs
 
     def _run(self, n: int) -> None:
         if n not in self._graphs:
@@ -399,7 +368,7 @@ class _Replay(Work):
     call = "cudaGraphLaunch"
 
     def __init__(self, graphs: Graphs, runs: int) -> None:
-        super().__init__(graphs.device, graphs)
+        super().__init__(graphs.work.device, graphs, graphs.work._stream)
         self._graph = graphs._graphs[runs]
 
     def _run(self, n: int) -> None:
