@@ -89,6 +89,10 @@ class CupyClock:
         self._given_stream = stream
         self.stream = measuring_stream(device) if stream is None else stream
         facts = device_facts(device)
+        if not facts["unified_addressing"]:
+            raise BackendUnavailable(
+                f"cuda:{device} sees the host's memory at other addresses, which CuPy does not tell"
+            )
         self._hz = clock_hz(facts)
         self._rng = np.random.default_rng(seed)
         with OnDevice(device), told("cudaEventCreateWithFlags"):

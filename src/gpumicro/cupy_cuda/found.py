@@ -39,6 +39,8 @@ def missing() -> tuple[str, str]:
 
 def cupy() -> Any:
     """The module `cupy`. Raises BackendUnavailable with the reason where it cannot be imported."""
+    if (loaded := sys.modules.get("cupy")) is not None:  # timing loops come by here
+        return loaded
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of several CuPy packages, of a CUDA_PATH: no measurement hangs on it

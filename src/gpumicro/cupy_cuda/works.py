@@ -172,6 +172,8 @@ class _PoolPair(Work):
         cuda = runtime()
         self._size_bytes = size_bytes
         with OnDevice(device), told("cudaMemPoolCreate"):
+            if not hasattr(cuda, "memPoolCreate"):
+                raise ValueError("this CuPy makes no memory pools of CUDA's")
             if not cuda.deviceGetAttribute(cuda.cudaDevAttrMemoryPoolsSupported, device):
                 raise ValueError("this device or driver has no memory pools")
             self._pool = cuda.memPoolCreate(cuda.MemPoolProps(1, 0, 1, device))  # pinned, no handles, on the device
@@ -198,7 +200,7 @@ class _Touch(Work):
 
     def _run(self, n: int) -> None:
         for _ in range(n):
-            self._kernel.enqueue(1)
+            self._kernel._run(1)
             runtime().streamSynchronize(self._stream)
             self._words += 1
 
@@ -230,7 +232,7 @@ class _Synced(Work):
         wait, stream, inner = runtime().streamSynchronize, self._stream, self._keep
         for runs in [1] * n if self._each else [n]:
             if inner is not None:
-                inner.enqueue(runs)
+                inner._run(runs)
             wait(stream)
 
 
@@ -271,7 +273,7 @@ class _Spin(Work):
 
     def _run(self, n: int) -> None:
         self._kernel.set_argument(0, np.uint64(self._step * n).tobytes())
-        self._kernel.enqueue(1)
+        self._kernel._run(1)
 
 
 def spin(device: int, step: int, of_cycles: bool = False, stream: int | None = None) -> Work:
@@ -288,7 +290,7 @@ class _Rotation(Work):
 
     def _run(self, n: int) -> None:
         for _ in range(n):
-            self._works[self._next].enqueue(1)
+            self._works[self._next]._run(1)
             self._next = (self._next + 1) % len(self._works)
 
 
