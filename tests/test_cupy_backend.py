@@ -431,3 +431,17 @@ def test_auto_takes_cuda_then_cupy_then_numba_then_cpu(
     with backends.prepare("stream.triad", device="cuda:0", n=100) as kernel:
         assert kernel.backend == "cupy"
         assert kernel.verify().passed
+
+
+def test_sets_of_operands_are_rotated_through_cupy_too(cupy: FakeCupy, backend: CupyBackend) -> None:
+    from gpumicro.backends.cuda_rotation import Rotation
+
+    with prepared(backend, "stream.triad", n=1000) as kernel:
+        rotation = Rotation(kernel, sets=3)
+        assert rotation.verify().passed
+        assert (rotation.backend, rotation.facts["sets"]) == ("cupy", 3)
+        cupy.launched.clear()
+        assert rotation.timer.sample(rotation.work, [5])[0] > 0
+        # once without a gate, once behind one, then the span itself
+        assert sum("triad" in name for name in cupy.launched) == 3 * 5
+        rotation.close()

@@ -144,8 +144,11 @@ def _compile(code: str, name: str, symbol: str, options: tuple[str, ...]) -> tup
 
 
 def _cache_folder() -> Path:
-    """CuPy's: $CUPY_CACHE_DIR, else ~/.cupy/kernel_cache."""
-    return Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+    """CuPy's: $CUPY_CACHE_DIR, else ~/.cupy/kernel_cache; this process's own for a user without a home."""
+    try:
+        return Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+    except RuntimeError:
+        return Path(_own_folder().name)
 
 
 def _read(kept: Path) -> tuple[str, Path] | None:
@@ -176,8 +179,14 @@ def _write(kept: Path, lowered: str, image: bytes) -> Path:
 def _replace(path: Path, content: bytes) -> None:
     """Written whole or not at all: another process may read it now."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(path)
+        written = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            written.replace(path)
+        except BaseException:
+            written.unlink(missing_ok=True)
+            raise
 
 
 @lru_cache(maxsize=1)
