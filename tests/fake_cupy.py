@@ -40,7 +40,7 @@ class FakeCupy:
         self.free_bytes = 1 << 30
         runtime, driver = Runtime(self), Driver(self)
         self.cuda = SimpleNamespace(
-            runtime=runtime, driver=driver, nvrtc=Nvrtc(self), cublas=Cublas(self), ExternalStream=ExternalStream(self)
+            runtime=runtime, driver=driver, nvrtc=Nvrtc(self), cublas=Cublas(self), Stream=Stream(self)
         )
         self.current = 0  # the stream that CuPy launches on
 
@@ -68,15 +68,15 @@ class Kernel:
         self.kernel = SimpleNamespace(ptr=len(pointers) - 1)
 
 
-class ExternalStream:
+class Stream:
     """CuPy's current stream while a `with` lasts."""
 
     def __init__(self, cupy: FakeCupy) -> None:
         self.cupy = cupy
 
-    def __call__(self, ptr: int, device_id: int = -1) -> ExternalStream:
-        assert device_id >= 0
-        self.cupy.current = ptr
+    def from_external(self, obj: Any) -> Stream:
+        version, self.cupy.current = obj.__cuda_stream__()
+        assert version == 0
         return self
 
     def __enter__(self) -> None:

@@ -84,7 +84,7 @@ def test_every_call_of_the_package_is_among_those_that_are_checked() -> None:
         used = set(re.findall(rf"(?<![\w.]){alias}\.(\w+)", text))
         for name in used - known:
             assert name.startswith("cudaDevAttr") or name in (
-                "cudaMemPoolAttrReleaseThreshold", "runtime", "driver", "nvrtc", "cublas", "ExternalStream",
+                "cudaMemPoolAttrReleaseThreshold", "runtime", "driver", "nvrtc", "cublas", "Stream", "ExternalStream",
             ), f"{part}.{name} is called and not checked"  # fmt: skip
 
 
@@ -118,7 +118,15 @@ def test_a_raw_module_can_be_made_of_a_file_without_a_gpu(tmp_path: Path) -> Non
         assert hasattr(cupy.RawKernel, name)
         assert hasattr(fake_cupy.Kernel, name) or name == "kernel"
     assert hasattr(cupy.cuda.function.Function, "ptr")
-    assert list(inspect.signature(cupy.cuda.ExternalStream.__init__).parameters)[1:] == ["ptr", "device_id"]
+
+
+def test_a_stream_s_handle_becomes_cupy_s_stream_without_a_warning() -> None:
+    from gpumicro.cupy_cuda.memory import current
+
+    real("runtime")
+    stream = current(12345)
+    assert stream.ptr == 12345
+    assert hasattr(stream, "__enter__")
 
 
 @pytest.mark.parametrize(

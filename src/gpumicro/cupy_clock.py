@@ -17,9 +17,9 @@ import numpy.typing as npt
 from .cupy_cuda import calls, load, works
 from .cupy_cuda.calls import OnDevice, told
 from .cupy_cuda.facts import clock_hz, device_facts
-from .cupy_cuda.found import cupy, runtime
+from .cupy_cuda.found import runtime
 from .cupy_cuda.launch import Launch, LaunchWork
-from .cupy_cuda.memory import Buffer, hangs, measuring_stream, wait_for
+from .cupy_cuda.memory import Buffer, current, hangs, measuring_stream, wait_for
 from .cupy_cuda.work import Work, run_work
 from .device_clock import EVICT_OVER_L2, QUEUE_LIMIT, CacheState
 from .errors import BackendUnavailable
@@ -147,7 +147,7 @@ class CupyClock:
         """
         spans = np.zeros(len(counts))
         self.walls_s = np.zeros(len(counts))
-        with OnDevice(self.device), cupy().cuda.ExternalStream(self.stream, self.device):
+        with OnDevice(self.device), current(self.stream):
             for i, runs in enumerate(np.asarray(counts).tolist()):
                 self._check_alive()
                 spans[i], self.walls_s[i] = self._span(work, runs, gated, max(1, queue_limit))

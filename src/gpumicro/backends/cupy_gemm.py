@@ -13,6 +13,7 @@ import numpy as np
 from ..cupy_cuda import calls
 from ..cupy_cuda.calls import OnDevice, told
 from ..cupy_cuda.found import cupy, first_line
+from ..cupy_cuda.memory import current
 from ..cupy_cuda.work import Work
 from ..device import Device
 from ..errors import BackendUnavailable
@@ -118,7 +119,7 @@ class _Gemm(Work):
         multiply, arguments = self._blas.gemmEx, self._arguments
         calls.note_launch("cublasGemmEx", self._shape)
         # CuPy hands its current stream to cuBLAS at each call.
-        with cupy().cuda.ExternalStream(self._stream, self.device):
+        with current(self._stream):
             for _ in range(n):
                 multiply(*arguments)
 

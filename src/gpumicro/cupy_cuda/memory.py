@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..errors import CudaError, OutOfMemory
 from . import calls
 from .calls import OnDevice, told
-from .found import runtime
+from .found import cupy, runtime
 
 Kind = Literal["device", "pinned", "managed", "host"]
 PAGE_BYTES = 4096
@@ -33,6 +33,24 @@ def measuring_stream(device: int) -> int:
         with OnDevice(device), told("cudaStreamCreateWithFlags"):
             mine[device] = runtime().streamCreateWithFlags(_NON_BLOCKING)
     return mine[device]
+
+
+class _Handle:
+    """A stream by its handle, as other libraries take it."""
+
+    def __init__(self, stream: int) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._stream
+
+
+def current(stream: int) -> Any:
+    """A context in which CuPy launches on the stream of this handle. The stream's device must be the current one."""
+    cuda = cupy().cuda
+    if hasattr(cuda.Stream, "from_external"):  # since CuPy 14, which warns of the other
+        return cuda.Stream.from_external(_Handle(stream))
+    return cuda.ExternalStream(stream)
 
 
 def wait_for(device: int, query: Any, handle: int, call: str, limit_s: float = WAIT_S) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from ..errors import BackendUnavailable
 from . import calls
 from .calls import OnDevice, told
-from .found import cupy, runtime
+from .found import runtime
 from .launch import Launch
-from .memory import synchronize
+from .memory import current, synchronize
 from .work import Work, run_work
 
 _KINDS = {"h2d": 1, "d2h": 2, "d2d": 3}  # cudaMemcpyKind
@@ -325,7 +325,7 @@ class Graphs:
             with told("cudaStreamBeginCapture"):
                 cuda.streamBeginCapture(stream, _THREAD_LOCAL)
             try:
-                with cupy().cuda.ExternalStream(stream, device):
+                with current(stream):
                     run_work(self._captured(), runs)
             except NotImplementedError as error:  # CuPy's own, of what it does not capture: cuBLAS
                 raise ValueError(str(error)) from error
