@@ -20,7 +20,7 @@ from .cupy_cuda.facts import clock_hz, device_facts
 from .cupy_cuda.found import runtime
 from .cupy_cuda.launch import Launch, LaunchWork
 from .cupy_cuda.memory import Buffer, current, hangs, measuring_stream, wait_for
-from .cupy_cuda.work import Work, run_work
+from .cupy_cuda.work import Work, destroy_with, run_work
 from .device_clock import EVICT_OVER_L2, QUEUE_LIMIT, CacheState
 from .errors import BackendUnavailable
 from .timers import Counts, FloatArray, Tick, default_timer
@@ -97,7 +97,7 @@ class CupyClock:
         self._rng = np.random.default_rng(seed)
         with OnDevice(device), told("cudaEventCreateWithFlags"):
             self._start, self._stop = (runtime().eventCreateWithFlags(0) for _ in range(2))
-        works.destroy_with(self, device, [], [self._start, self._stop])
+        destroy_with(self, device, [], [self._start, self._stop])
         self._gate = _Gate(device, self.stream)
         self._before = _Preparation(device, self.stream, facts, cache == "cold", self._hz)
 

@@ -14,7 +14,7 @@ from ..cupy_cuda import calls
 from ..cupy_cuda.calls import OnDevice, told
 from ..cupy_cuda.found import cupy, first_line
 from ..cupy_cuda.memory import current
-from ..cupy_cuda.work import Work
+from ..cupy_cuda.work import Work, destroy_quietly
 from ..device import Device
 from ..errors import BackendUnavailable
 from ..kernels.gemm_check import TRANSPOSED_B
@@ -100,7 +100,7 @@ class _Gemm(Work):
         with OnDevice(device.index), told("cublasCreate"):
             # A handle of its own: CuPy's may be set to TF32.
             self._handle = self._blas.create()
-            weakref.finalize(self, _destroy, self._blas, device.index, self._handle)
+            weakref.finalize(self, destroy_quietly, device.index, [(self._blas.destroy, self._handle)])
             self.version = int(self._blas.getVersion(self._handle))
         scalar = np.dtype(recipe.scalar)
         self._alpha, self._beta = (ctypes.create_string_buffer(scalar.type(v).tobytes()) for v in (1, 0))
@@ -122,12 +122,3 @@ class _Gemm(Work):
         with current(self._stream):
             for _ in range(n):
                 multiply(*arguments)
-
-
-def _destroy(blas: Any, device: int, handle: int) -> None:
-    if calls.is_hung(device):
-        return
-    try:
-        blas.destroy(handle)
-    except RuntimeError:  # a lost context
-        return

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._core import timing as core
+from . import calls
 from .calls import OnDevice, told, translated
 from .found import runtime
 from .memory import measuring_stream
+
+NO_TIMING = 0x02  # cudaEventDisableTiming
 
 
 class Work:
@@ -52,3 +57,23 @@ def run_work(work: Any, n: int) -> None:
             work()
     except runtime().CUDARuntimeError as error:
         raise translated(error, "the work") from error
+
+
+def destroy_with(owner: object, device: int, streams: Sequence[int], events: Sequence[int]) -> None:
+    """Destroy these when their owner goes."""
+    weakref.finalize(owner, _destroy, runtime(), device, streams, events)
+
+
+def _destroy(cuda: Any, device: int, streams: Sequence[int], events: Sequence[int]) -> None:
+    destroy_quietly(device, [(cuda.streamDestroy, s) for s in streams] + [(cuda.eventDestroy, e) for e in events])
+
+
+def destroy_quietly(device: int, steps: Sequence[tuple[Any, int]]) -> None:
+    """On a lost context nothing can be destroyed, and what a hung kernel uses is not to be waited for."""
+    if calls.is_hung(device):
+        return
+    for destroy, handle in steps:
+        try:
+            destroy(handle)
+        except RuntimeError:
+            return

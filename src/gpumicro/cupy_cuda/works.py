@@ -1,10 +1,10 @@
-"""Works that are no kernel of ours: copies, allocations, waits, replays. The names are those of `_cuda.timing`."""
+"""Works that are no kernel of ours: allocations, waits; with copies and graphs under the names of `_cuda.timing`."""
 
 from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,125 +12,19 @@ import numpy as np
 from ..errors import BackendUnavailable
 from . import calls
 from .calls import OnDevice, told
+from .copies import PeerAccess, copy, copy_both, copy_peer
 from .found import runtime
+from .graphs import Graphs
 from .launch import Launch
-from .memory import current, synchronize
-from .work import Work, run_work
+from .memory import synchronize
+from .work import NO_TIMING, Work, destroy_quietly, destroy_with
 
-_KINDS = {"h2d": 1, "d2h": 2, "d2d": 3}  # cudaMemcpyKind
-_NO_TIMING = 0x02  # cudaEventDisableTiming
-_THREAD_LOCAL = 1  # cudaStreamCaptureModeThreadLocal
-_ENABLED, _NOT_ENABLED = 704, 705  # cudaErrorPeerAccessAlreadyEnabled, cudaErrorPeerAccessNotEnabled
+__all__ = [
+    "Graphs", "PeerAccess", "Pool", "copy", "copy_both", "copy_peer", "event_trip", "malloc_free", "prefetch",
+    "rotation", "spin", "synced", "touch",
+]  # fmt: skip
+
 _TOUCH_BLOCK, _MOST_TOUCH_BLOCKS = 128, 1024
-
-
-# --- copies -------------------------------------------------------------------------------------------------------
-
-
-class _Copy(Work):
-    call = "cudaMemcpyAsync"
-
-    def __init__(self, device: int, to: int, source: int, size_bytes: int, kind: int, keep: Any) -> None:
-        super().__init__(device, keep)
-        self._copy = (to, source, size_bytes, kind, self._stream)
-
-    def _run(self, n: int) -> None:
-        enqueue, copy = runtime().memcpyAsync, self._copy
-        for _ in range(n):
-            enqueue(*copy)
-
-
-def copy(device: int, to: int, source: int, size_bytes: int, direction: str, keep: Any) -> Work:
-    """A copy; direction "h2d", "d2h" or "d2d"."""
-    return _Copy(device, to, source, size_bytes, _KINDS[direction], keep)
-
-
-class _CopyBoth(Work):
-    """Both ways at once: the one to the host on a second stream, joined before the work counts as done."""
-
-    call = "cudaMemcpyAsync"
-
-    def __init__(
-        self, device: int, to_device: tuple[int, int], to_host: tuple[int, int], size_bytes: int, keep: Any
-    ) -> None:
-        super().__init__(device, keep)
-        with OnDevice(device), told("cudaStreamCreateWithFlags"):
-            self._beside = runtime().streamCreateWithFlags(1)
-            self._fork, self._join = (runtime().eventCreateWithFlags(_NO_TIMING) for _ in range(2))
-        self._in = (*to_device, size_bytes, _KINDS["h2d"], self._stream)
-        self._out = (*to_host, size_bytes, _KINDS["d2h"], self._beside)
-        destroy_with(self, device, [self._beside], [self._fork, self._join])
-
-    def _run(self, n: int) -> None:
-        cuda = runtime()
-        cuda.eventRecord(self._fork, self._stream)
-        cuda.streamWaitEvent(self._beside, self._fork, 0)
-        for _ in range(n):
-            cuda.memcpyAsync(*self._in)
-            cuda.memcpyAsync(*self._out)
-        cuda.eventRecord(self._join, self._beside)
-        cuda.streamWaitEvent(self._stream, self._join, 0)
-
-
-def copy_both(device: int, to_device: tuple[int, int], to_host: tuple[int, int], size_bytes: int, keep: Any) -> Work:
-    """Copies both ways at once; each pair is (to, source)."""
-    return _CopyBoth(device, to_device, to_host, size_bytes, keep)
-
-
-class _CopyPeer(Work):
-    call = "cudaMemcpyPeerAsync"
-
-    def __init__(self, device: int, to_device: int, to: int, source: int, size_bytes: int, keep: Any) -> None:
-        super().__init__(device, keep)
-        self._copy = (to, to_device, source, device, size_bytes, self._stream)
-
-    def _run(self, n: int) -> None:
-        enqueue, copy = runtime().memcpyPeerAsync, self._copy
-        for _ in range(n):
-            enqueue(*copy)
-
-
-def copy_peer(from_device: int, to_device: int, to: int, source: int, size_bytes: int, keep: Any) -> Work:
-    """A copy to another device."""
-    return _CopyPeer(from_device, to_device, to, source, size_bytes, keep)
-
-
-class PeerAccess:
-    """Two devices' access to each other's memory, on or off until this object goes."""
-
-    def __init__(self, a: int, b: int, wanted: bool) -> None:
-        changed = [(device, peer) for device, peer in ((a, b), (b, a)) if _set_access(device, peer, wanted)]
-        weakref.finalize(self, _put_back, changed, not wanted)
-
-    @staticmethod
-    def possible(a: int, b: int) -> bool:
-        """Whether both can reach the other's memory."""
-        with told("cudaDeviceCanAccessPeer"):
-            return bool(runtime().deviceCanAccessPeer(a, b) and runtime().deviceCanAccessPeer(b, a))
-
-
-def _set_access(device: int, peer: int, wanted: bool) -> bool:
-    """Whether that changed anything."""
-    cuda = runtime()
-    change, as_it_was = (
-        (cuda.deviceEnablePeerAccess, _ENABLED) if wanted else (cuda.deviceDisablePeerAccess, _NOT_ENABLED)
-    )
-    try:
-        with OnDevice(device):
-            change(peer)
-    except RuntimeError as error:
-        if getattr(error, "status", None) != as_it_was:
-            raise calls.translated(error, "cudaDeviceEnablePeerAccess") from error
-        return False
-    return True
-
-
-def _put_back(changed: Sequence[tuple[int, int]], wanted: bool) -> None:
-    for device, peer in changed:
-        try:
-            _set_access(device, peer, wanted)
-        except Exception:  # the device is lost: nothing is left to put back
-            return
 
 
 # --- memory -------------------------------------------------------------------------------------------------------
@@ -247,7 +141,7 @@ class _EventTrip(Work):
     def __init__(self, device: int) -> None:
         super().__init__(device)
         with OnDevice(device), told("cudaEventCreateWithFlags"):
-            self._event = runtime().eventCreateWithFlags(_NO_TIMING)
+            self._event = runtime().eventCreateWithFlags(NO_TIMING)
         destroy_with(self, device, [], [self._event])
 
     def _run(self, n: int) -> None:
@@ -299,112 +193,5 @@ def rotation(works: Sequence[Any], keep: Any) -> Work:
     return _Rotation(works, keep)
 
 
-# --- graphs -------------------------------------------------------------------------------------------------------
-
-
-class Graphs:
-    """A work captured several times over: graphs of n runs, so that n runs cost the host one call.
-
-    The work must enqueue on the measuring stream and wait for nothing. keep: whether it stays alive by this.
-    `work`: n runs are one replay of the graph of n.
-    """
-
-    def __init__(self, device: int, work: Any, keep: bool = True, stream: int | None = None) -> None:
-        self._captured = _reference(work)
-        self._kept = work if keep else None
-        self._graphs: dict[int, int] = {}
-        self.work = _GraphOf(device, self._graphs, stream)
-        weakref.finalize(self.work, _destroy_graphs, runtime(), device, self._graphs)
-
-    def capture(self, runs: int) -> None:
-        """Capture so many runs, unless that was done. CudaError or ValueError where the work cannot be captured."""
-        if runs in self._graphs:
-            return
-        cuda, device, stream = runtime(), self.work.device, self.work._stream
-        with OnDevice(device):
-            with told("cudaStreamBeginCapture"):
-                cuda.streamBeginCapture(stream, _THREAD_LOCAL)
-            try:
-                with current(stream):
-                    run_work(self._captured(), runs)
-            except NotImplementedError as error:  # CuPy's own, of what it does not capture: cuBLAS
-                raise ValueError(str(error)) from error
-            finally:  # whatever happens, the capture ends
-                with told("cudaStreamEndCapture"):
-                    graph = cuda.streamEndCapture(stream)
-            with told("cudaGraphInstantiate"):
-                self._graphs[runs] = cuda.graphInstantiate(graph)
-                cuda.graphDestroy(graph)
-
-    def nodes(self, runs: int) -> int:
-        """Nodes of the graph of so many runs; CuPy cannot count them: one for each run is believed."""
-        return runs
-
-    def replay(self, runs: int) -> Work:
-        """n runs are n replays of the graph of so many runs."""
-        self.capture(runs)
-        return _Replay(self, runs)
-
-
-class _GraphOf(Work):
-    call = "cudaGraphLaunch"
-
-    def __init__(self, device: int, graphs: dict[int, int], stream: int | None) -> None:
-        super().__init__(device, stream=stream)
-        self._graphs = graphs
-
-    def _run(self, n: int) -> None:
-        if n not in self._graphs:
-            raise ValueError(f"no graph of {n} runs was captured")
-        runtime().graphLaunch(self._graphs[n], self._stream)
-
-
-def _reference(work: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(work)
-    except TypeError:  # there is no weak reference to it
-        return lambda: work
-
-
-class _Replay(Work):
-    call = "cudaGraphLaunch"
-
-    def __init__(self, graphs: Graphs, runs: int) -> None:
-        super().__init__(graphs.work.device, graphs, graphs.work._stream)
-        self._graph = graphs._graphs[runs]
-
-    def _run(self, n: int) -> None:
-        launch = runtime().graphLaunch
-        for _ in range(n):
-            launch(self._graph, self._stream)
-
-
-# --- letting go ---------------------------------------------------------------------------------------------------
-
-
-def destroy_with(owner: object, device: int, streams: Sequence[int], events: Sequence[int]) -> None:
-    """Destroy these when their owner goes."""
-    weakref.finalize(owner, _destroy, runtime(), device, streams, events)
-
-
-def _destroy(cuda: Any, device: int, streams: Sequence[int], events: Sequence[int]) -> None:
-    _quietly(device, [(cuda.streamDestroy, s) for s in streams] + [(cuda.eventDestroy, e) for e in events])
-
-
 def _destroy_pool(cuda: Any, device: int, pool: int) -> None:
-    _quietly(device, [(cuda.memPoolDestroy, pool)])
-
-
-def _destroy_graphs(cuda: Any, device: int, graphs: dict[int, int]) -> None:
-    _quietly(device, [(cuda.graphExecDestroy, graph) for graph in graphs.values()])
-
-
-def _quietly(device: int, steps: Sequence[tuple[Any, int]]) -> None:
-    """On a lost context nothing can be destroyed, and what a hung kernel uses is not to be waited for."""
-    if calls.is_hung(device):
-        return
-    for destroy, handle in steps:
-        try:
-            destroy(handle)
-        except RuntimeError:
-            return
+    destroy_quietly(device, [(cuda.memPoolDestroy, pool)])
