@@ -343,6 +343,45 @@ def test_a_kernel_that_hangs_is_told_and_its_memory_is_not_waited_for(
     assert len(cupy.cuda.runtime.memory) == held
 
 
+def test_memory_of_an_interrupted_run_is_freed_once_the_device_is_done(
+    cupy: FakeCupy, backend: CupyBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, kernel = cupy.cuda.runtime, prepared(backend, "stream.triad", n=1000)
+
+    def interrupted(_stream: int) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runtime, "streamQuery", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kernel.run()
+    assert calls.is_hung(0)
+    held = len(runtime.memory)
+    kernel.close()
+    del kernel
+    gc.collect()
+    assert len(runtime.memory) < held
+    with prepared(backend, "stream.triad", n=1000) as again:
+        assert again.verify().passed
+    assert not calls.is_hung(0)
+
+
+def test_cublas_s_errors_are_told_apart_from_cuda_s(cupy: FakeCupy, backend: CupyBackend) -> None:
+    def refuses(status: int, name: str) -> None:
+        error = RuntimeError(name)
+        error.status = status  # type: ignore[attr-defined]
+        raise error
+
+    kernel = prepared(backend, "gemm.vendor", "float32", m=4, n=4, k=4)
+    for status, name, kind, message in (
+        (3, "CUBLAS_STATUS_ALLOC_FAILED", OutOfMemory, "cublasGemmEx: CUBLAS_STATUS_ALLOC_FAILED"),
+        (15, "CUBLAS_STATUS_NOT_SUPPORTED", CudaError, r"cublasGemmEx failed with CUBLAS_STATUS_NOT_SUPPORTED \(15\)"),
+    ):
+        cupy.cuda.cublas.gemmEx = lambda *_, s=status, n=name: refuses(s, n)  # type: ignore[method-assign,misc]
+        with pytest.raises(kind, match=message):
+            kernel.verify()
+
+
 def test_what_nvrtc_does_not_compile_is_unavailable_with_its_first_error(cupy: FakeCupy, backend: CupyBackend) -> None:
     with pytest.raises(BackendUnavailable, match=r"cannot compile gm::mma_peak<.*a\.cuh\(1\): error: the stand-in"):
         prepared(backend, "peak.mma", "bfloat16", blocks=2, steps=1)

@@ -9,7 +9,8 @@ from threading import local
 from ..errors import BackendUnavailable, CudaError, GpumicroError, OutOfMemory
 from .found import cupy, driver, first_line, runtime
 
-NOT_READY, OUT_OF_MEMORY, LAUNCH_TIMEOUT = 600, 2, 702
+NOT_READY, OUT_OF_MEMORY, LAUNCH_TIMEOUT = 600, 2, 702  # cudaError_t
+CUBLAS_OUT_OF_MEMORY = 3  # CUBLAS_STATUS_ALLOC_FAILED
 # CUDA's documentation says of these that every later call of the process fails too (cudaError_t).
 STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 805, 913})
 
@@ -39,7 +40,7 @@ def translated(error: RuntimeError, call: str) -> GpumicroError:
     text = first_line(error)
     if status is None:
         return BackendUnavailable(f"{call} cannot be called through CuPy: {text}")
-    if int(status) == OUT_OF_MEMORY and not text.startswith("CUBLAS"):
+    if int(status) == (CUBLAS_OUT_OF_MEMORY if text.startswith("CUBLAS") else OUT_OF_MEMORY):
         return OutOfMemory(f"{call}: {text}")
     name, _, meaning = text.partition(": ")
     return failed(call, int(status), name, meaning or name, lost=int(status) in STICKY)

@@ -166,9 +166,9 @@ def _take(kind: str, size_bytes: int) -> int:
 
 def _give_back(cuda: Any, kind: str, device: int, address: int) -> None:
     """An address belongs to its device, whichever is current. On a lost context nothing is left to free."""
-    if calls.is_hung(device):
-        return  # freeing waits for the device
     try:
+        if calls.is_hung(device) and cuda.streamQuery(_streams[cuda][device]) != 0:
+            return  # freeing waits for the device
         (cuda.freeHost if kind == "pinned" else cuda.free)(address)
     except RuntimeError:
         return
