@@ -368,7 +368,7 @@ def test_int8_operands_fill_their_range(cuda: FakeCuda, operands: Any, sigma: fl
     one, problem = Operand("b", "in", lambda p: p["n"]), Problem.of("int8", operands, n=100_000)
     held = cuda_operands.OperandBuffer(cuda_native.load().Buffer(0, 100_000), "int8", 100_000)
     assert TWICE.gpu is not None
-    cuda_operands.fill(one, TWICE.gpu, problem, held, 0)
+    cuda_operands.fill(one, TWICE.gpu, problem, held, 0, cuda_native.load())
     values = held.read().astype(float)
     assert (values.min(), values.max()) == (-127, 127)
     assert np.std(values) == pytest.approx(sigma, rel=0.02)

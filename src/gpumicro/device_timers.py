@@ -79,7 +79,11 @@ class EventTimer:
         if cache == self.cache:
             return self
         if self._other is None:
-            self._other = EventTimer(self.device, cache, **self._options, **self._given)
+            change = getattr(
+                self._clock, "with_cache", None
+            )  # the native clock is made anew, a fake one evicts nothing
+            given = self._given | ({"clock": change(cache)} if change else {})
+            self._other = EventTimer(self.device, cache, **self._options, **given)
             self._other._tick = self._tick
         return self._other
 
@@ -88,11 +92,20 @@ class EventTimer:
     def tick(self) -> Tick:
         """LSB and effective step of the event clock, from 2,048 spans around one spinning kernel of 64 lengths."""
         if self._tick is None:
-            spin = self._spin if self._spin is not None else native().spin(self.device, SPIN_STEP_CYCLES, True)
-            self._tick = tick_of(self.sample(spin, DITHER))
+            self._tick = tick_of(self.sample(self._spin if self._spin is not None else self._own_spin(), DITHER))
             # The delay behind the gate must span a step, or spans would keep one phase against it.
             self._clock.phase_s = max(self._clock.phase_s, self._tick.seconds)
         return self._tick
+
+    def _own_spin(self) -> Any:
+        """What spins longer with each run: the clock's own where it has one."""
+        make = getattr(self._clock, "spin", None)
+        return make(SPIN_STEP_CYCLES) if make else native().spin(self.device, SPIN_STEP_CYCLES, True)
+
+    def graphs(self, work: Any) -> Any:
+        """Graphs of a work, by the clock's own means where it has some; they do not keep the work alive."""
+        make = getattr(self._clock, "graphs", None)
+        return make(work) if make else native().Graphs(self.device, work, keep=False)
 
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
@@ -221,7 +234,7 @@ class GraphTimer:
         self.device = device
         self.events = events or EventTimer(device, **options)
         # Graphs that kept their work would keep it for ever: they go when it goes.
-        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False))
+        self._capture = capture or self.events.graphs
         self._graphs: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
     def tick(self) -> Tick:

@@ -148,6 +148,7 @@ class GpuForm:
     elementwise: bool = False
     check: Callable[[KernelSpec, Problem, Mapping[str, npt.NDArray[np.generic]]], Check] | None = None
     unit: Literal["vector", "tensor", ""] = ""  # what computes, for arithmetic kernels
+    tensor_maps: bool = False  # whether a launch passes TensorMaps, which only the driver can make
 
 
 @dataclass(frozen=True, slots=True)

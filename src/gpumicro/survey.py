@@ -146,7 +146,11 @@ class Survey:
         if driver is not None:
             del found["driver_why"]
             found["driver"] = driver
-        if any(target.device.kind == "cuda" for target in self.targets) and not cuda_native.missing():
+        for target in self.targets:  # what compiled kernels as it ran
+            versions: dict[str, Any] = getattr(target.backend, "versions", dict)()
+            if versions:
+                found[target.backend.name] = versions
+        if any(target.backend.name == "cuda" for target in self.targets) and not cuda_native.missing():
             cuda = cuda_native.load()
             found["cuda"] = {"build": dict(cuda.build), "versions": dict(cuda.probe())}
         return found

@@ -18,7 +18,7 @@ __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "p
 # name -> module and class, loaded on first use; the first usable one is the default
 _ENTRIES = {
     "cuda": ("cuda", "CudaBackend"),
-    "cupy": ("absent", "Cupy"),
+    "cupy": ("cupy_backend", "CupyBackend"),
     "numba": ("absent", "Numba"),
     "cpu": ("cpu", "CpuBackend"),
 }

@@ -26,9 +26,5 @@ class _Absent:
         raise BackendUnavailable(self.availability().reason, self.availability().remedy)
 
 
-class Cupy(_Absent):
-    name = "cupy"
-
-
 class Numba(_Absent):
     name = "numba"

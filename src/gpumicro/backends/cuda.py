@@ -94,7 +94,7 @@ class CudaBackend:
         return Availability(True)
 
     def prepare(self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> Prepared:
-        form = _validate(spec, problem, execution, device)
+        form = validate(spec, problem, execution, device, self.name)
         can = self.supports(spec, problem.dtype, device)
         if not can:
             raise BackendUnavailable(f"{spec.name} in {problem.dtype} cannot run here because {can.reason}", can.remedy)
@@ -105,10 +105,13 @@ class CudaBackend:
         return CudaPrepared(spec, form, problem, execution, device)
 
 
-def _validate(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> GpuForm:
+def validate(spec: KernelSpec, problem: Problem, execution: Execution, device: Device, backend: str) -> GpuForm:
+    """A kernel's GPU form. UsageError for a problem or execution that it has not, BackendUnavailable without a form."""
     form = spec.gpu
     if form is None:
-        raise BackendUnavailable(f"{spec.name} cannot run on {device.id} because the cuda backend has no form of it")
+        raise BackendUnavailable(
+            f"{spec.name} cannot run on {device.id} because the {backend} backend has no form of it"
+        )
     sizes = dict(problem.sizes)
     wanted = spec.sizes if form.sizes is None else form.sizes
     if set(sizes) != set(wanted) and (wanted or form.sizes is not None):  # none listed: the launch knows what it takes

@@ -1,6 +1,6 @@
-"""The CUDA backend's works that are no kernel: launches, copies, allocations. Each is made and checked here.
+"""A GPU backend's works that are no kernel: launches, copies, allocations. Each is made and checked here.
 
-`ACTIONS` maps a record's name to what makes its work; backends/cuda.py asks here first.
+`ACTIONS` maps a record's name to what makes its work; a backend asks here first.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .. import cuda_native
 from .._core import timing as core
 from ..device import Device
-from ..device_timers import EventTimer
 from ..errors import BackendUnavailable, UsageError, VerificationError
 from ..kernels.copy import PAGE_BYTES
 from ..spec import Check, Execution, KernelSpec, Problem
+from ..timers import Timer
 from .cuda_operands import SEED
-from .cuda_prepared import event_timer
+from .engine import Engine, native
 
 # Some works wait once at a span's end for what they enqueued; spans this long make that a small part.
 LEAST_SPAN_S = 1e-3
@@ -45,13 +44,12 @@ class Action:
 class HostActionPrepared:
     """A copy, a launch or an allocation as a backend hands it out."""
 
-    backend = "cuda"
-
     def __init__(
-        self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device, action: Action
+        self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device, action: Action, engine: Engine
     ) -> None:
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
         self._action: Action | None = action
+        self._engine, self.backend = engine, engine.backend
         self._index = device.index
 
     @property
@@ -62,13 +60,13 @@ class HostActionPrepared:
 
     @property
     def work(self) -> Any:
-        """A native work."""
+        """What a timer runs."""
         return self._live.work
 
     @property
-    def timer(self) -> EventTimer | None:
-        """The device's clock, or None where the host's is the one to read."""
-        return event_timer(self._index) if self._live.by_events else None
+    def timer(self) -> Timer | None:
+        """The device's clock; where the host's is the one to read the engine's, None for the default one."""
+        return self._engine.timer(self._index) if self._live.by_events else self._engine.host_timer
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -85,7 +83,7 @@ class HostActionPrepared:
         action = self._live
         action.reset()
         core.WallClock().sample(action.work, np.ones(1, np.int64))
-        cuda_native.load().synchronize(self._index)
+        self._engine.cuda.synchronize(self._index)
         if action.found is None:
             return Check(True, 0.0, 0.0, "none: it has no output", 0)
         wanted, got = action.found()
@@ -113,13 +111,19 @@ class HostActionPrepared:
         self.close()
 
 
-def prepare(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> HostActionPrepared:
-    """The work of a record in `ACTIONS`. UsageError, OutOfMemory, CudaError, BackendUnavailable where it cannot be."""
+def prepare(
+    spec: KernelSpec, problem: Problem, execution: Execution, device: Device, engine: Engine | None = None
+) -> HostActionPrepared:
+    """The work of a record in `ACTIONS`; `engine` is what does it, by default the CUDA module.
+
+    UsageError, OutOfMemory, CudaError, BackendUnavailable where it cannot be.
+    """
+    engine = engine or native()
     for name, size in problem.sizes:
         if name != "to" and size < 1:
             raise UsageError(f"{spec.name} needs {name} of at least 1, not {size}")
-    action = ACTIONS[spec.name](cuda_native.load(), device.index, problem, execution.variant)
-    return HostActionPrepared(spec, problem, execution, device, action)
+    action = ACTIONS[spec.name](engine.cuda, device.index, problem, execution.variant)
+    return HostActionPrepared(spec, problem, execution, device, action, engine)
 
 
 # --- launches -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import cuda_native
 from ..errors import OutOfMemory
 from ..kernels import formats
 from ..kernels.operands import operand as numbers
@@ -63,9 +62,11 @@ def operands_of(spec: KernelSpec, form: GpuForm) -> tuple[Operand, ...]:
     return spec.operands if form.operands is None else form.operands
 
 
-def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> dict[str, OperandBuffer]:
-    """The operands by name, allocated and filled, outputs with zeros. Raises OutOfMemory before any is taken."""
-    cuda = cuda_native.load()
+def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int, cuda: Any) -> dict[str, OperandBuffer]:
+    """The operands by name, allocated and filled, outputs with zeros. Raises OutOfMemory before any is taken.
+
+    cuda: the module `_cuda`, or what stands for it.
+    """
     wanted = operands_of(spec, form)
     keys = {
         one.name: (id(cuda), device, spec.family, one.name, one.role, one.dtype(problem), one.size(problem), problem)
@@ -83,7 +84,7 @@ def acquire(spec: KernelSpec, form: GpuForm, problem: Problem, device: int) -> d
             # follow pointers that others have overwritten since.
             fresh.buffer.fill(0)
         else:
-            fill(one, form, problem, fresh, device)
+            fill(one, form, problem, fresh, device, cuda)
         if one.role != "inout":
             _shared[keys[one.name]] = fresh
         held[one.name] = fresh
@@ -105,14 +106,14 @@ def index_of(name: str) -> int:
     return int.from_bytes(name.encode()[:7], "little") - ord("a")
 
 
-def fill(one: Operand, form: GpuForm, problem: Problem, held: OperandBuffer, device: int) -> None:
+def fill(one: Operand, form: GpuForm, problem: Problem, held: OperandBuffer, device: int, cuda: Any) -> None:
     """Write what the operand holds before a run: the form's own contents, else the problem's operand class."""
     own = form.contents(one.name, problem)
     if own is not None:
         held.buffer.upload(np.ascontiguousarray(own, formats.stored(held.dtype)))
     elif problem.operands == "zeros" or held.count == 0:
         held.buffer.fill(0)
-    elif not _filled_on_device(one, problem, held, device):
+    elif not _filled_on_device(one, problem, held, device, cuda):
         held.buffer.upload(_made_by_host(one.name, problem, held))
 
 
@@ -132,9 +133,8 @@ def _made_by_host(name: str, problem: Problem, held: OperandBuffer) -> npt.NDArr
     return made
 
 
-def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, device: int) -> bool:
+def _filled_on_device(one: Operand, problem: Problem, held: OperandBuffer, device: int, cuda: Any) -> bool:
     """The same numbers from fill.cuh: a large array would take the host a second a gigabyte and more."""
-    cuda = cuda_native.load()
     symbol = f"gm::fill_uniform<{_C_NAMES.get(held.dtype, '')}>"
     if problem.operands != "uniform" or held.count < FILL_FROM or symbol not in cuda.symbols():
         return False

@@ -1,17 +1,15 @@
-"""What the CUDA backend hands out: a launch (or other native work) with its operands and its check."""
+"""What a GPU backend hands out: a launch (or other native work) with its operands and its check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import cuda_native
 from ..device import Device
 from ..device_timers import EventTimer
 from ..errors import BackendUnavailable, UsageError, VerificationError
@@ -20,6 +18,7 @@ from ..kernels.parts import each_part
 from ..spec import Check, Execution, GpuForm, KernelSpec, Launch, Operand, Problem, TensorMap
 from . import cuda_operands
 from .cuda_operands import OperandBuffer
+from .engine import Engine, native
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
@@ -27,17 +26,21 @@ POISON = 0xFF  # a NaN in every float format that is stored, -1 in every integer
 
 
 class CudaPrepared:
-    """A kernel with its operands, bound to one device."""
+    """A kernel with its operands, bound to one device; `engine` is what drives it, by default the CUDA module."""
 
-    backend = "cuda"
-
-    def __init__(self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device) -> None:
+    def __init__(
+        self, spec: KernelSpec, form: GpuForm, problem: Problem, execution: Execution, device: Device,
+        engine: Engine | None = None,
+    ) -> None:  # fmt: skip
         self.spec, self.problem, self.execution, self.device = spec, problem, execution, device
-        self._form = form
+        self._form, self._engine = form, engine or native()
+        self.backend = self._engine.backend
         self._index = device.index
         # Before any memory is taken: a launch that cannot be made, for sizes it does not know, takes none.
         self._launch = None if form.bind else form.launch(problem, execution, device)
-        self._operands: dict[str, OperandBuffer] = cuda_operands.acquire(spec, form, problem, self._index)
+        self._operands: dict[str, OperandBuffer] = cuda_operands.acquire(
+            spec, form, problem, self._index, self._engine.cuda
+        )
         self._bound: Any = self._bind()
 
     def _bind(self) -> Any:
@@ -45,7 +48,7 @@ class CudaPrepared:
         if self._form.bind:
             return self._form.bind(self.problem, self.execution, self.device, addresses)
         assert self._launch is not None
-        return bind(self._launch, self._operands, self._index)
+        return bind(self._launch, self._operands, self._index, self._engine.cuda)
 
     @property
     def _live(self) -> Any:
@@ -55,26 +58,27 @@ class CudaPrepared:
 
     @property
     def work(self) -> Any:
-        """A `_core.timing.Work` that enqueues and returns: only a device's timer can read it. It keeps the memory."""
+        """What enqueues and returns: only a device's timer can read it. It keeps the memory."""
         return self._live.work
 
     @property
     def timer(self) -> EventTimer:
         """The device's own clock."""
-        return event_timer(self._index)
+        return self._engine.timer(self._index)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Symbol, shape, registers, occupancy, what the code was compiled for and by what."""
-        build = cuda_native.load().build
+        build = self._engine.cuda.build
         facts: dict[str, Any] = {"compiler": build["compiler"], "emulated": bool(self.device.facts.get("emulated"))}
         if self.execution.variant:
             facts["variant"] = self.execution.variant
         if self._form.unit:
             facts["unit"] = self._form.unit
+        bound = self._live
         if self._launch is None:
-            return facts | dict(self._live.facts)
-        return facts | launch_facts(self._launch, self._index)
+            return facts | dict(bound.facts)
+        return facts | launch_facts(self._launch, self._index, self._engine.cuda) | dict(getattr(bound, "facts", {}))
 
     def verify(self) -> Check:
         """Poison the outputs, run once, compare every element with a reference in higher precision.
@@ -89,7 +93,7 @@ class CudaPrepared:
                 held.buffer.fill(POISON)
                 continue
             if one.role == "inout":
-                cuda_operands.fill(one, self._form, self.problem, held, self._index)
+                cuda_operands.fill(one, self._form, self.problem, held, self._index, self._engine.cuda)
             before[one.name] = held.read() if one.role == "inout" else held.keep()
         self.run()
         return self._check(before, before | self.outputs())
@@ -102,7 +106,7 @@ class CudaPrepared:
         from .._core import timing
 
         timing.WallClock().sample(self._live.work, np.array([n], np.int64))
-        cuda_native.load().synchronize(self._index)
+        self._engine.cuda.synchronize(self._index)
 
     def _check(self, before: Arrays, after: Arrays) -> Check:
         if self._form.check is not None:
@@ -129,18 +133,17 @@ class CudaPrepared:
         self.close()
 
 
-def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int) -> Any:
-    """A native launch: names become addresses, tensor maps become descriptors, scalars their bytes.
+def bind(launch: Launch, operands: Mapping[str, OperandBuffer], device: int, cuda: Any) -> Any:
+    """A launch of the module `cuda`: names become addresses, tensor maps become descriptors, scalars their bytes.
 
     Raises CudaError, and BackendUnavailable where the driver has no descriptors.
     """
-    cuda = cuda_native.load()
-    arguments = [_bytes_of(argument, operands) for argument in launch.arguments]
+    arguments = [_bytes_of(argument, operands, cuda) for argument in launch.arguments]
     keep = tuple(operands.values())
     return cuda.Launch(launch.symbol, launch.grid, launch.block, launch.shared_bytes, arguments, device, keep)
 
 
-def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, OperandBuffer]) -> bytes:
+def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, OperandBuffer], cuda: Any) -> bytes:
     if isinstance(argument, str):
         return operands[argument].buffer.address.to_bytes(8, "little")
     if not isinstance(argument, TensorMap):
@@ -149,7 +152,7 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     itemsize = formats.stored(held.dtype).itemsize
     strides = [int(s) for s in itemsize * np.cumprod(argument.sizes[:-1], dtype=np.int64)]
     try:
-        descriptor = cuda_native.load().tensor_map(
+        descriptor = cuda.tensor_map(
             held.buffer.address, held.dtype, argument.sizes, strides, argument.box, argument.swizzle_bytes
         )
     except RuntimeError as error:  # the driver has no TMA
@@ -157,9 +160,8 @@ def _bytes_of(argument: str | np.generic | TensorMap, operands: Mapping[str, Ope
     return bytes(descriptor)
 
 
-def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
+def launch_facts(launch: Launch, device: int, cuda: Any) -> dict[str, Any]:
     """What the compiler and the device make of a launch; JSON-ready."""
-    cuda = cuda_native.load()
     made = cuda.attributes(launch.symbol, device)
     threads = int(np.prod(launch.block))
     return {
@@ -173,16 +175,6 @@ def launch_facts(launch: Launch, device: int) -> dict[str, Any]:
         "architecture": f"sm_{made['binary_version']}",
         "ptx": f"compute_{made['ptx_version']}",
     }
-
-
-@lru_cache(maxsize=64)
-def _event_timer(_cuda: object, device: int) -> EventTimer:  # another module has other devices
-    return EventTimer(device)
-
-
-def event_timer(device: int) -> EventTimer:
-    """One timer a device: its events and its probe serve all kernels."""
-    return _event_timer(cuda_native.load(), device)
 
 
 def compare(spec: KernelSpec, form: GpuForm, problem: Problem, before: Arrays, after: Arrays) -> Check:

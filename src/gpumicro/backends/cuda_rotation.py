@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import cuda_native
 from .._core import timing as core
 from ..errors import OutOfMemory, VerificationError
 from ..spec import Check
@@ -42,7 +41,7 @@ class Rotation:
         found = prepared.device.cache("l2")
         self.set_bytes = sum(one.buffer.size_bytes for one in prepared._operands.values())
         self.sets = sets or sets_needed(self.set_bytes, found.size_bytes if found else 0)
-        self._cuda = cuda_native.load()
+        self._cuda = prepared._engine.cuda
         self._check_room()
         self._operands = [prepared._operands, *(self._copy(prepared._operands) for _ in range(self.sets - 1))]
         self._bound = [self._bind(held) for held in self._operands]
@@ -74,7 +73,7 @@ class Rotation:
             addresses = {name: one.buffer.address for name, one in held.items()}
             return first._form.bind(self.problem, self.execution, self.device, addresses)
         assert first._launch is not None
-        return bind(first._launch, held, first._index)
+        return bind(first._launch, held, first._index, self._cuda)
 
     @property
     def work(self) -> Any:

@@ -9,6 +9,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ..backends.base import Backend
+
 
 @click.command("info", short_help="Say what can run here, and why the rest cannot.")
 def command() -> None:
@@ -20,18 +22,27 @@ def command() -> None:
 
     console = Console()
     console.print(f"gpumicro {__version__}", highlight=False, markup=False)
+    shown: set[str] = set()  # devices that more than one backend can run are described once
     for backend in map(backends.get, backends.BACKENDS):
         able = backend.availability()
         if able:
-            console.print(f"Backend {backend.name} can run.", highlight=False, markup=False)
+            console.print(f"Backend {backend.name} can run{_through(backend)}.", highlight=False, markup=False)
         else:
             remedy = f" {able.remedy}." if able.remedy else ""
             console.print(f"Backend {backend.name} cannot run: {able.reason}.{remedy}", highlight=False, markup=False)
         if backend.name == "cuda":
             _print_cuda(console)
         for device in backend.devices() if able else ():
-            console.print(device_table(device))
+            if device.id not in shown:
+                console.print(device_table(device))
+            shown.add(device.id)
     console.print(timer_table(timers.probe()))
+
+
+def _through(backend: Backend) -> str:
+    """What it compiles kernels with as it runs, where it does."""
+    versions = getattr(backend, "versions", None)
+    return f" (kernels compiled by {versions()['build']['compiler']})" if versions else ""
 
 
 def _print_cuda(console: Console) -> None:

@@ -199,6 +199,7 @@ WGMMA = GpuForm(
     operands=operands(),
     check=check,
     unit="tensor",
+    tensor_maps=True,
 )
 
 # --- what they execute ---------------------------------------------------------------------------------------------
