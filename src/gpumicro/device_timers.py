@@ -6,7 +6,8 @@ when a gate times out, a work synchronises or the clocks disagree is decided her
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,9 @@ class EventTimer:
     """One launch, or a batch of them, on an otherwise idle device: two events around work that waits behind a gate.
 
     device: its index. cache: "hot", or "cold": a buffer of twice the L2 is read before each span, which is then one
-    run long. watchdog_s: a span that takes longer hangs: CudaError, and flag "hung".
+    run long. watchdog_s: a span that takes longer hangs: CudaError, and flag "hung". stream: handle of the stream that
+    it records on, None for the device's measuring stream. make_clock: what makes the device's clock, as `native_clock`.
+    current: `current(stream, device)` is entered around all spans, and makes the stream a framework's current one.
 
     Flags: "gate-timeout" (a span was taken again, its gate having let go by itself), "sync" (the work waits for the
     device inside, so it is timed without a gate and the host's launch cost is in it), "ungated" (the same for all work:
@@ -50,16 +53,21 @@ class EventTimer:
         gate_timeout_s: float = 1.0,
         watchdog_s: float = 30.0,
         seed: int = 1,
+        stream: int | None = None,
         clock: Clock | None = None,
         spin: Any = None,
+        make_clock: Callable[..., Clock] = native_clock,
+        current: Callable[[int, int], AbstractContextManager[object]] | None = None,
     ) -> None:
         if cache not in ("hot", "cold"):
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
         self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
-        self._given: dict[str, Any] = {"clock": clock, "spin": spin}
-        self._clock: Clock = clock if clock is not None else native_clock(device, cache, **self._options)
-        self._spin = spin
+        self._given: dict[str, Any] = {
+            "clock": clock, "spin": spin, "stream": stream, "make_clock": make_clock, "current": current,
+        }  # fmt: skip
+        self._clock: Clock = clock if clock is not None else make_clock(device, cache, stream=stream, **self._options)
+        self._spin, self._current = spin, current
         self._tick: Tick | None = None
         self._other: EventTimer | None = None
         self._flags: set[str] = set()
@@ -88,11 +96,15 @@ class EventTimer:
     def tick(self) -> Tick:
         """LSB and effective step of the event clock, from 2,048 spans around one spinning kernel of 64 lengths."""
         if self._tick is None:
-            spin = self._spin if self._spin is not None else native().spin(self.device, SPIN_STEP_CYCLES, True)
-            self._tick = tick_of(self.sample(spin, DITHER))
+            self._tick = tick_of(self.sample(self._spin, DITHER)) if self._spin is not None else self._native_tick()
             # The delay behind the gate must span a step, or spans would keep one phase against it.
             self._clock.phase_s = max(self._clock.phase_s, self._tick.seconds)
         return self._tick
+
+    def _native_tick(self) -> Tick:
+        if self._given["stream"] is not None:  # what spins does so on the measuring stream
+            return EventTimer(self.device, **self._options).tick()
+        return tick_of(self.sample(native().spin(self.device, SPIN_STEP_CYCLES, True), DITHER))
 
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
@@ -121,8 +133,9 @@ class EventTimer:
         if len(lengths) == 0:
             return np.zeros(0)
         try:
-            gated = self._knows(runnable, lengths[:1], whole)
-            spans = self._take(runnable, lengths, gated, whole)
+            with self.current():
+                gated = self._knows(runnable, lengths[:1], whole)
+                spans = self._take(runnable, lengths, gated, whole)
         except CudaError as error:
             self._flags |= {"hung"} if hangs(error) else set()
             raise
@@ -141,8 +154,12 @@ class EventTimer:
 
     @property
     def stream(self) -> int:
-        """Handle of the measuring stream: where a Python callable has to enqueue."""
+        """Handle of the stream that it records on: where a Python callable has to enqueue."""
         return int(getattr(self._clock, "stream", 0))
+
+    def current(self) -> AbstractContextManager[object]:
+        """A context in which that stream is the current one of the frameworks that know such a thing."""
+        return self._current(self.stream, self.device) if self._current else nullcontext()
 
     # --- the rules of the gate ---
 
@@ -221,7 +238,7 @@ class GraphTimer:
         self.device = device
         self.events = events or EventTimer(device, **options)
         # Graphs that kept their work would keep it for ever: they go when it goes.
-        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False))
+        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False, stream=self.events.stream))
         self._graphs: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
     def tick(self) -> Tick:
@@ -242,7 +259,8 @@ class GraphTimer:
         graphs, replay = self._captured(as_device_work(work))
         for runs in np.unique(lengths).tolist():
             try:
-                graphs.capture(runs)
+                with self.events.current():
+                    graphs.capture(runs)
             except (CudaError, ValueError) as error:
                 raise UsageError(f"this work cannot be captured in a graph ({error}); use the event timer") from error
         return self.events.sample(replay, lengths, whole=True)
