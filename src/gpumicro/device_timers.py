@@ -34,8 +34,8 @@ class EventTimer:
 
     device: its index. cache: "hot", or "cold": a buffer of twice the L2 is read before each span, which is then one
     run long. watchdog_s: a span that takes longer hangs: CudaError, and flag "hung". stream: handle of the stream that
-    it records on, None for the device's measuring stream. make_clock: what makes the device's clock, as `native_clock`.
-    current: `current(stream, device)` is entered around all spans, and makes the stream a framework's current one.
+    it records on, None for the device's measuring stream. current: `current(stream, device)` is entered around all
+    spans, and makes the stream the current one of frameworks that know such a thing.
 
     Flags: "gate-timeout" (a span was taken again, its gate having let go by itself), "sync" (the work waits for the
     device inside, so it is timed without a gate and the host's launch cost is in it), "ungated" (the same for all work:
@@ -56,17 +56,14 @@ class EventTimer:
         stream: int | None = None,
         clock: Clock | None = None,
         spin: Any = None,
-        make_clock: Callable[..., Clock] = native_clock,
         current: Callable[[int, int], AbstractContextManager[object]] | None = None,
     ) -> None:
         if cache not in ("hot", "cold"):
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
         self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
-        self._given: dict[str, Any] = {
-            "clock": clock, "spin": spin, "stream": stream, "make_clock": make_clock, "current": current,
-        }  # fmt: skip
-        self._clock: Clock = clock if clock is not None else make_clock(device, cache, stream=stream, **self._options)
+        self._given: dict[str, Any] = {"clock": clock, "spin": spin, "stream": stream, "current": current}
+        self._clock: Clock = clock if clock is not None else native_clock(device, cache, stream=stream, **self._options)
         self._spin, self._current = spin, current
         self._tick: Tick | None = None
         self._other: EventTimer | None = None
@@ -87,7 +84,10 @@ class EventTimer:
         if cache == self.cache:
             return self
         if self._other is None:
-            self._other = EventTimer(self.device, cache, **self._options, **self._given)
+            # The native clock is made anew, CuPy's knows how, a fake one evicts nothing.
+            change = getattr(self._clock, "with_cache", None)
+            given = self._given | ({"clock": change(cache)} if change else {})
+            self._other = EventTimer(self.device, cache, **self._options, **given)
             self._other._tick = self._tick
         return self._other
 
@@ -96,15 +96,24 @@ class EventTimer:
     def tick(self) -> Tick:
         """LSB and effective step of the event clock, from 2,048 spans around one spinning kernel of 64 lengths."""
         if self._tick is None:
-            self._tick = tick_of(self.sample(self._spin, DITHER)) if self._spin is not None else self._native_tick()
+            self._tick = self._find_tick()
             # The delay behind the gate must span a step, or spans would keep one phase against it.
             self._clock.phase_s = max(self._clock.phase_s, self._tick.seconds)
         return self._tick
 
-    def _native_tick(self) -> Tick:
-        if self._given["stream"] is not None:  # what spins does so on the measuring stream
-            return EventTimer(self.device, **self._options).tick()
-        return tick_of(self.sample(native().spin(self.device, SPIN_STEP_CYCLES, True), DITHER))
+    def _find_tick(self) -> Tick:
+        make = getattr(self._clock, "spin", None)
+        if self._spin is None and make is None and self._given["stream"] is not None:
+            return EventTimer(self.device, **self._options).tick()  # the native spin is for the measuring stream
+        spin = self._spin
+        if spin is None:
+            spin = make(SPIN_STEP_CYCLES) if make else native().spin(self.device, SPIN_STEP_CYCLES, True)
+        return tick_of(self.sample(spin, DITHER))
+
+    def graphs(self, work: Any) -> Any:
+        """Graphs of a work, by the clock's own means where it has some; they do not keep the work alive."""
+        make = getattr(self._clock, "graphs", None)
+        return make(work) if make else native().Graphs(self.device, work, keep=False, stream=self.stream)
 
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
@@ -118,6 +127,10 @@ class EventTimer:
         """n times what the host sees beside an empty span: from the gate's opening to the end, less the span."""
         spans = self.overhead(n)
         return self._walls - spans
+
+    def wait(self) -> None:
+        """Return when all that was queued on the stream before is done."""
+        self._clock.sample(None, np.zeros(1, dtype=np.int64), False)
 
     def now(self) -> float:
         """Seconds on the host's clock, from an arbitrary origin."""
@@ -238,7 +251,7 @@ class GraphTimer:
         self.device = device
         self.events = events or EventTimer(device, **options)
         # Graphs that kept their work would keep it for ever: they go when it goes.
-        self._capture = capture or (lambda work: native().Graphs(device, work, keep=False, stream=self.events.stream))
+        self._capture = capture or self.events.graphs
         self._graphs: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
     def tick(self) -> Tick:

@@ -61,6 +61,8 @@ def as_timed(work: Any, args: Sequence[Any] = (), stream: Any = None, timer: str
             what = "arguments" if args else "stream"
             raise UsageError(f"{type(work).__name__} is bound to its {what} already: give none")
         return work
+    while isinstance(work, functools.partial) and not work.keywords:  # a kernel in it is to be seen, and its arguments
+        work, args = work.func, (*work.args, *args)
     _refuse(work)
     job = _Job(work, tuple(args), None if stream is None else Stream(handle_of(stream)), timer)
     if not isinstance(timer, str) and getattr(timer, "estimand", "host") != "host":
@@ -162,7 +164,7 @@ class _Job:
             if wait_for_all:
                 wait_for_all()  # the arguments may still be on their way, on another stream
             first = first or self.call_first(call)
-            if wait_for_all and gpu.leaves_work(call, lambda: gpu.wait_for_stream(events), wait_for_all):
+            if wait_for_all and gpu.leaves_work(call, events.wait, wait_for_all):
                 flags = ["side-stream"]
         timer = GraphTimer(place.index, events=events) if self.timer == "graph" else events
         timed = self.timed(call, timer, place, first, *flags)

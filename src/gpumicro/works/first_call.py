@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -39,7 +40,8 @@ def first_call(call: Callable[[], Any], work: Any, args: Sequence[Any]) -> First
         with redirect_stdout(printed):
             seconds = float(default_timer().sample(run, [1])[0])
     except Exception as error:
-        if isinstance(error, TypeError) and signature_of(work) is None and _from_outside(error):
+        wrong = isinstance(error, (TypeError, ctypes.ArgumentError)) and signature_of(work) is None
+        if wrong and _from_outside(error):
             raise UsageError(f"{name_of(work)} cannot be called with these {len(args)} arguments: {error}") from error
         if not isinstance(error, GpumicroError):
             add_note(error, "gpumicro: the work raised this in its first call, before anything was timed")
@@ -48,7 +50,7 @@ def first_call(call: Callable[[], Any], work: Any, args: Sequence[Any]) -> First
     return FirstCall(results[0], seconds, frozenset(name for name, seen in found.items() if seen))
 
 
-def _from_outside(error: TypeError) -> bool:
+def _from_outside(error: Exception) -> bool:
     """Whether no Python code of the work was running: then its call itself was wrong."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

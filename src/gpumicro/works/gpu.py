@@ -30,7 +30,7 @@ def events_on(device: int, stream: int | None) -> EventTimer:
             raise
         try:
             clock: Any = import_module("gpumicro.cupy_clock").CupyClock
-            return EventTimer(device, stream=stream, current=current, make_clock=clock)
+            return EventTimer(device, stream=stream, clock=clock(device, stream=stream), current=current)
         except (ImportError, BackendUnavailable):
             raise native from None
 
@@ -71,8 +71,3 @@ def leaves_work(call: Callable[[], Any], wait: Callable[[], Any], wait_for_all: 
     wait_for_all()
     beside_s = perf_counter() - done_s
     return beside_s > max(LEAST_BESIDE_S, BESIDE_SHARE * (done_s - began_s))
-
-
-def wait_for_stream(events: EventTimer) -> None:
-    """Return when all that was queued on the timer's stream is done."""
-    events.overhead(1)

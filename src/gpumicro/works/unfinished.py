@@ -28,9 +28,8 @@ _LAZY = {
     ("mlx.", "array"): "call mlx.core.eval() in the work",
     ("subprocess", "Popen"): "call .wait() in the work",
     ("threading", "Thread"): "call .join() in the work",
-    ("torch.futures", "Future"): "call .wait() in the work",
+    ("torch", "Future"): "call .wait() in the work",
     ("torch", "Work"): "an operation of torch.distributed goes on; call .wait() in the work",
-    ("torch._C._distributed_c10d", "Work"): "an operation of torch.distributed goes on; call .wait() in the work",
 }
 _ITERATES = "nothing was computed yet; take all its items in the work: list(...)"
 

@@ -1,0 +1,496 @@
+"""What `time_kernel` makes of works: arguments, streams, results that are none yet, and what a work does besides."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import ctypes
+import functools
+import multiprocessing.pool
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import fake_frameworks as fakes
+import numpy as np
+import pytest
+from fake_frameworks import MEASURING, FakeGpu
+
+from gpumicro import FakeTimer, FakeWork, compare, time_kernel
+from gpumicro.device_timers import EventTimer
+from gpumicro.errors import BackendUnavailable, UsageError
+from gpumicro.measure import MeasurementsInterrupted, Policy, measure, warn_if_slow
+from gpumicro.works import Timed, as_timed, gpu
+from gpumicro.works.stream import Stream, device_of, handle_of
+
+LABS = ctypes.CDLL(None).labs
+LABS.argtypes, LABS.restype = [ctypes.c_long], ctypes.c_long
+QUICK: dict[str, Any] = {"max_samples": 8, "max_time_s": 0.2, "warmup": 2, "batch": 1}
+
+
+@pytest.fixture(autouse=True)
+def no_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if none were loaded, whatever other tests did."""
+    for name in ("torch", "jax", "cupy", "numba.cuda"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    made = FakeGpu()
+    fakes.install(monkeypatch, made)
+    return made
+
+
+# --- arguments --------------------------------------------------------------------------------------------------
+
+
+def test_arguments_are_given_to_the_work() -> None:
+    seen = []
+    time_kernel(lambda x, y: seen.append((x, y)), 1, "two", **QUICK)
+    assert set(seen) == {(1, "two")}
+    assert len(seen) >= 8
+
+
+def needs_two(x: object, y: object) -> None: ...
+
+
+def needs_keyword(x: object, *, axis: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("work", "args", "says"),
+    [
+        (needs_two, (), r"needs_two\(x: .*needs x, y: give them after the work, time_kernel\(needs_two, x, y\)"),
+        (needs_two, (1,), r"needs y: give them after the work, time_kernel\(needs_two, \.\.\., y\)"),
+        (needs_two, (1, 2, 3), "does not take these 3 arguments: too many"),
+        (needs_keyword, (1,), r"needs axis: bind them: functools\.partial\(needs_keyword, axis=\.\.\.\)"),
+        (lambda: None, (1,), "does not take these 1 arguments"),
+        (max, (), "max cannot be called with these 0 arguments: max expected at least 1 argument"),
+        (LABS, ("a",), "labs cannot be called with these 1 arguments: argument 1"),
+        (5, (), "int is no work"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_before_anything_runs(work: Any, args: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        time_kernel(work, *args)
+
+
+def test_a_c_function_takes_arguments_through_ctypes() -> None:
+    assert time_kernel(LABS, -3, **QUICK).loop == "python"
+
+
+def test_what_is_prepared_takes_neither_arguments_nor_a_stream() -> None:
+    for options in ({"stream": 5}, {}):
+        with pytest.raises(UsageError, match="is bound to its"):
+            time_kernel(FakeWork(1e-5), *([] if options else [1]), timer=FakeTimer(), **options)
+
+
+def test_a_work_without_arguments_is_timed_as_it_is() -> None:
+    def work() -> None: ...
+
+    timed = as_timed(work)
+    assert isinstance(timed, Timed)
+    assert timed.work is work  # nothing is wrapped around it, which would be timed with it
+    assert timed.timer is None
+    assert (timed.facts["framework"], timed.facts["device"]) == ("python", "cpu")
+
+
+# --- results that are none yet ----------------------------------------------------------------------------------
+
+
+def generator() -> Any:
+    yield 1
+
+
+async def coroutine() -> None: ...
+
+
+class LazyFrame:
+    __module__ = "polars.lazyframe.frame"
+
+
+class Collection:
+    def __dask_graph__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (generator, "calling the generator generator runs nothing"),
+        (lambda: generator(), "returned a generator: nothing was computed yet"),
+        (lambda: {"a": [map(str, [1])]}, "returned a map"),
+        (coroutine, "coroutine function runs nothing"),
+        (lambda: coroutine(), "a coroutine runs nothing until it is awaited"),
+        (lambda: LazyFrame(), r"returned a LazyFrame: it is not done; call \.collect\(\)"),
+        (lambda: (1, Collection()), r"a dask collection is a plan; call \.compute\(\)"),
+        (lambda: threading.Thread(target=int), r"Thread: it is not done; call \.join\(\)"),
+    ],
+)
+def test_no_lazy_result_counts_as_done(work: Callable[[], object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        time_kernel(work, **QUICK)
+
+
+def test_handles_of_work_that_goes_on_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"Popen: it is not done; call \.wait\(\)"):
+        time_kernel(lambda: subprocess.Popen.__new__(subprocess.Popen), **QUICK)
+    with multiprocessing.pool.ThreadPool(1) as pool, pytest.raises(UsageError, match=r"call \.get\(\)"):
+        time_kernel(lambda: pool.apply_async(int), **QUICK)
+    loop = asyncio.new_event_loop()
+    with pytest.raises(UsageError, match="run the event loop to its end"):
+        time_kernel(loop.create_future, **QUICK)
+    loop.close()
+
+
+def test_a_future_is_waited_for_each_time() -> None:
+    class Counted(concurrent.futures.Future):  # type: ignore[type-arg]
+        waits = 0
+
+        def result(self, timeout: float | None = None) -> Any:
+            Counted.waits += 1
+            return super().result(timeout)
+
+    calls = 0
+
+    def work() -> Any:
+        nonlocal calls
+        calls += 1
+        future = Counted()
+        future.set_result(None)
+        return [future]
+
+    time_kernel(work, **QUICK)
+    assert Counted.waits == calls >= 9
+
+
+# --- what a work does besides -----------------------------------------------------------------------------------
+
+
+def test_an_exception_passes_with_a_note_on_which_call_it_was() -> None:
+    def fails_at(n: int) -> Callable[[], None]:
+        left = iter(range(n))
+
+        def work() -> None:
+            if next(left, None) is None:
+                raise LookupError("no more")
+
+        return work
+
+    with pytest.raises(LookupError, match="no more") as first:
+        time_kernel(fails_at(0))
+    assert first.value.__notes__ == ["gpumicro: the work raised this in its first call, before anything was timed"]
+    with pytest.raises(LookupError, match="no more") as later:
+        time_kernel(fails_at(3), **QUICK)
+    assert later.value.__notes__ == ["gpumicro: the work raised this while it was timed, after 2 calls or more"]
+
+
+def test_a_type_error_inside_the_work_stays_one() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        time_kernel(lambda: 1 + "a")  # type: ignore[operator]
+
+
+def test_printing_is_flagged_and_reaches_its_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    found = time_kernel(lambda: print("x"), **QUICK)  # noqa: T201
+    assert "prints" in found.flags
+    assert capsys.readouterr().out.startswith("x\nx\n")
+    assert "prints" not in time_kernel(lambda: None, **QUICK).flags
+
+
+@pytest.mark.parametrize("size", [100, 20_000_000])
+def test_a_work_that_changes_its_inputs_is_flagged(size: int) -> None:
+    data = np.zeros(size, np.uint8)[::-1]
+    for work, flagged in ((lambda x: x.__iadd__(1), True), (lambda x: len(x), False)):
+        assert ("changes-inputs" in time_kernel(work, data, **QUICK).flags) == flagged
+
+
+def test_what_is_there_to_be_written_is_no_input() -> None:
+    a, b = np.ones(10), np.zeros(10)
+    assert "changes-inputs" not in time_kernel(np.add, a, a, b, **QUICK).flags
+
+    def fill(x: Any, out: Any) -> None:
+        out[:] = x
+
+    assert "changes-inputs" not in time_kernel(fill, a, np.zeros(10), **QUICK).flags
+    assert "changes-inputs" in time_kernel(lambda x: x["a"].fill(3), {"a": a}, **QUICK).flags
+
+
+# --- slow work --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("true_s", "n"), [(2.0, 6), (40.0, 4), (100.0, 2), (3600.0, 1)])
+def test_slow_work_is_not_run_for_hours(true_s: float, n: int) -> None:
+    timer = FakeTimer()
+    found = time_kernel(FakeWork(true_s, spread=0.0), timer=timer)
+    assert found.n == n
+    assert found.batch == 1
+    assert ("few-samples" in found.flags) == (n < 6)
+    assert ("target-missed" in found.flags) == (n < 6)
+    assert found.ci95_s[0] < found.estimate_s < found.ci95_s[1]
+    assert timer.now() < (n + 2) * true_s + 1 or true_s == 2.0
+
+
+def test_what_was_asked_for_is_taken_however_slow() -> None:
+    assert time_kernel(FakeWork(3600.0), timer=FakeTimer(), min_samples=3).n == 3
+
+
+def test_a_slow_first_call_is_said_soon_and_a_compiler_is_not_taken_for_slow_work() -> None:
+    timed = Timed(FakeWork(1e-4), None, {"first_call_s": 30.0})
+    with pytest.warns(UserWarning, match=r"first call took 30 s, longer than the 8 s .* Ctrl-C keeps"):
+        warn_if_slow(timed, Policy())
+    found = measure(timed, Policy(), FakeTimer())
+    assert found.n >= 100
+    assert "few-samples" not in found.flags
+
+
+def test_ctrl_c_keeps_what_slow_work_gave() -> None:
+    class Impatient(FakeTimer):
+        spans = 0
+
+        def sample(self, work: Any, counts: Any) -> Any:
+            if isinstance(work, FakeWork) and work.true_s > 1:
+                self.spans += 1
+                if self.spans > 3:
+                    raise KeyboardInterrupt
+            return super().sample(work, counts)
+
+    with pytest.raises(MeasurementsInterrupted) as stop:
+        time_kernel(FakeWork(10.0), timer=Impatient())
+    (kept,) = stop.value.partial
+    assert kept is not None
+    assert (kept.n, kept.stop_reason) == (2, "interrupted")
+    assert "few-samples" in kept.flags
+
+
+# --- streams ----------------------------------------------------------------------------------------------------
+
+
+class WithProtocol:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 0x1234
+
+
+@pytest.mark.parametrize(
+    ("stream", "handle"),
+    [
+        (0x1234, 0x1234), (0, 0), (Stream(0x1234), 0x1234), (WithProtocol(), 0x1234),
+        (SimpleNamespace(cuda_stream=0x1234), 0x1234), (SimpleNamespace(ptr=0x1234), 0x1234),
+        (SimpleNamespace(handle=ctypes.c_void_p(0x1234)), 0x1234), (SimpleNamespace(handle=ctypes.c_void_p()), 0),
+    ],
+)  # fmt: skip
+def test_a_stream_of_anybody_gives_its_handle(stream: Any, handle: int) -> None:
+    assert handle_of(stream) == handle
+
+
+@pytest.mark.parametrize("stream", ["default", True, -1, 1.5, WithProtocol])
+def test_what_is_no_stream_is_refused(stream: Any) -> None:
+    with pytest.raises(UsageError, match="stream is"):
+        time_kernel(lambda s: s, stream=stream)
+
+
+def test_our_stream_is_taken_by_anybody() -> None:
+    ours = Stream(0x1234)
+    assert ours.__cuda_stream__() == (0, 0x1234)
+    assert (ours.ptr, ours.cuda_stream, int(ours)) == (0x1234, 0x1234, 0x1234)
+
+
+def test_a_stream_tells_its_device() -> None:
+    assert device_of(5) is None
+    assert device_of(SimpleNamespace(device_id=-1)) is None
+    assert device_of(SimpleNamespace(device_id=1)) == 1
+    assert device_of(SimpleNamespace(device=SimpleNamespace(device_id=2))) == 2
+    assert device_of(SimpleNamespace(device_index=3, device=SimpleNamespace(index=0))) == 3
+
+
+def test_without_a_gpu_work_of_one_is_refused_by_reason() -> None:
+    for work, options in ((lambda stream: stream, {}), (lambda s: s, {"stream": 5}), (int, {"timer": "event"})):
+        with pytest.raises(BackendUnavailable, match=r"is work of a GPU: .*(CUDA|driver)"):
+            time_kernel(work, **options)
+
+
+# --- work of a device -------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_named_stream_gets_the_measuring_stream(device: FakeGpu) -> None:
+    found = time_kernel(lambda x, stream: device.launch(50e-6 + x, stream), 0.0)
+    assert (found.timer, found.estimand) == ("event", "isolated")
+    assert found.estimate_s == pytest.approx(50e-6, rel=0.01)
+    assert set(device.launched) == {MEASURING}
+
+
+def test_a_given_stream_is_the_one_that_is_timed(device: FakeGpu) -> None:
+    found = time_kernel(lambda s: device.launch(50e-6, s), stream=WithProtocol())
+    assert found.estimate_s == pytest.approx(50e-6, rel=0.01)
+    assert set(device.launched) == {0x1234}
+
+
+def test_a_stream_that_may_be_left_out_is_given_on_a_device_only(device: FakeGpu) -> None:
+    seen: set[Any] = set()
+
+    def work(_: Any, stream: Any = None) -> None:
+        seen.add(stream)
+
+    assert time_kernel(work, 1, **QUICK).timer != "event"
+    assert seen == {None}
+    seen.clear()
+    assert time_kernel(work, 1, stream=5, **QUICK).timer == "event"
+    assert seen == {5}
+    del device
+
+
+def test_torch_launches_on_the_measuring_stream(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fakes.fake_torch(device))
+    x = fakes.Tensor()
+    for work, args in ((lambda _: device.launch(50e-6), (x,)), (lambda: (x, device.launch(50e-6)), ())):
+        device.launched.clear()
+        found = time_kernel(work, *args)
+        assert (found.timer, found.flags) == ("event", ())
+        assert found.estimate_s == pytest.approx(50e-6, rel=0.01)
+        assert set(device.launched) == {MEASURING}
+
+
+def test_a_result_on_the_device_tells_where_the_work_ran(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fakes.fake_torch(device))
+
+    class Maker:
+        def __call__(self) -> Any:
+            device.launch(50e-6)
+            return {"y": [fakes.Tensor()]}
+
+    assert time_kernel(Maker()).estimate_s == pytest.approx(50e-6, rel=0.01)
+
+
+def test_a_device_left_busy_tells_it_too(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fakes.fake_torch(device))
+    launch = functools.partial(device.launch, 200e-6)  # nothing in it is an array of the device
+    assert as_timed(launch).facts["device"] == "cuda:0"
+    assert time_kernel(launch).estimate_s == pytest.approx(200e-6, rel=0.01)
+    assert as_timed(int).facts["device"] == "cpu"
+
+
+def test_work_on_another_stream_is_flagged(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fakes.fake_torch(device))
+    found = time_kernel(lambda: (device.launch(1e-3, 5), device.launch(50e-6)), timer="event")
+    assert "side-stream" in found.flags
+
+
+def test_a_host_timer_of_device_work_waits_for_the_device(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = fakes.fake_torch(device)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    waits = 0
+
+    def synchronize(_: int) -> None:
+        nonlocal waits
+        waits += 1
+
+    torch.cuda.synchronize = synchronize
+    found = time_kernel(lambda _: device.launch(1e-6), fakes.Tensor(), timer="wall", **QUICK)
+    assert (found.timer, found.estimand) == ("wall", "host")
+    assert waits >= len(device.launched) - 1 >= 8
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu"])
+def test_another_accelerator_is_timed_by_the_host_and_waited_for(
+    device: FakeGpu, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    torch: Any = fakes.fake_torch(device)
+    waits = []
+    setattr(torch, kind, SimpleNamespace(synchronize=waits.append))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    found = time_kernel(lambda x: x, fakes.Tensor(kind, 1), **QUICK)
+    assert found.estimand == "host"
+    assert set(waits) == {1}
+    assert len(waits) >= 8
+
+
+def test_without_events_device_work_is_timed_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", fakes.fake_torch(FakeGpu()))
+    assert time_kernel(lambda x: x, fakes.Tensor(), **QUICK).estimand == "host"
+    with pytest.raises(BackendUnavailable):
+        time_kernel(lambda x: x, fakes.Tensor(), timer="event")
+
+
+def test_without_the_native_module_cupys_clock_is_taken_where_cupy_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, made = FakeGpu(), []
+
+    def clock(index: int, *, stream: int | None = None) -> Any:
+        made.append((index, stream))
+        return fakes.GpuClock(device, MEASURING if stream is None else stream)
+
+    monkeypatch.setitem(sys.modules, "gpumicro.cupy_clock", SimpleNamespace(CupyClock=clock))
+    monkeypatch.setattr(gpu, "events_on", gpu.events_on.__wrapped__)  # nothing is kept for other tests
+    with pytest.raises(BackendUnavailable):
+        time_kernel(lambda stream: device.launch(50e-6, stream))
+    monkeypatch.setitem(sys.modules, "cupy", fakes.fake_cupy(device))
+    assert as_timed(lambda stream: device.launch(50e-6, stream), stream=9).timer.name == "event"
+    assert made == [(0, 9)]
+    assert set(device.launched) >= {9}
+
+
+def test_cupys_raw_kernel_is_launched_on_the_measuring_stream(device: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", fakes.fake_cupy(device))
+    kernel = fakes.RawKernel(device, 50e-6)
+    found = time_kernel(kernel, (1,), (32,), (fakes.CupyArray(),))
+    assert found.estimate_s == pytest.approx(50e-6, rel=0.01)
+    assert set(device.launched) == {MEASURING}
+    assert kernel.calls[-1][:2] == ((1,), (32,))
+
+
+def test_numbas_kernel_is_launched_on_the_stream_that_is_timed(
+    device: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba.cuda", fakes.fake_numba_cuda(device))
+    kernel = fakes.CUDADispatcher(device, 50e-6)
+    assert time_kernel(kernel.configure(1, 32), 1, 2).estimate_s == pytest.approx(50e-6, rel=0.01)
+    assert set(device.launched) == {MEASURING}
+    device.launched.clear()
+    time_kernel(functools.partial(kernel.configure(1, 32), 1), 2)
+    assert set(device.launched) == {MEASURING}
+    device.launched.clear()
+    time_kernel(kernel.configure(1, 32, SimpleNamespace(handle=99)), 1, 2)
+    assert set(device.launched) == {99}
+    with pytest.raises(UsageError, match=r"has no grid; time py_func\[blocks, threads\]"):
+        time_kernel(kernel, 1, 2)
+    with pytest.raises(UsageError, match="needs n"):
+        time_kernel(kernel.configure(1, 32), 1)
+
+
+def test_kernels_without_a_launch_are_refused_with_the_cure() -> None:
+    class JITFunction:
+        __module__ = "triton.runtime.jit"
+
+        def run(self) -> None: ...
+
+    class Kernel:
+        __module__ = "cuda.core._module"
+
+    with pytest.raises(UsageError, match=r"time lambda: kernel\[grid\]"):
+        time_kernel(JITFunction())
+    with pytest.raises(UsageError, match="time lambda stream: launch"):
+        time_kernel(Kernel())
+
+
+def test_a_timer_of_the_callers_brings_its_stream(device: FakeGpu) -> None:
+    clock: Any = fakes.GpuClock(device, 99)
+    timer = EventTimer(0, clock=clock)
+    time_kernel(lambda stream: device.launch(50e-6, stream), timer=timer)
+    assert set(device.launched) == {99}
+    with pytest.raises(UsageError, match="give one of both"):
+        time_kernel(lambda stream: stream, timer=timer, stream=5)
+
+
+# --- compare ----------------------------------------------------------------------------------------------------
+
+
+def test_compare_takes_the_same_works(device: FakeGpu) -> None:
+    found = compare(
+        lambda stream: device.launch(50e-6, stream), lambda stream: device.launch(60e-6, stream), margin=0.05, blocks=30
+    )
+    assert (found.verdict, found.a.timer, found.b.timer) == ("slower", "event", "event")
+    with pytest.raises(UsageError, match=r"which measure different things; time both by the host"):
+        compare(lambda stream: device.launch(50e-6, stream), lambda: None)
+    assert compare(lambda: None, functools.partial(time.sleep, 0), blocks=6, max_time_s=0.05).blocks == 6
