@@ -201,7 +201,7 @@ def test_printing_is_flagged_and_reaches_its_reader(capsys: pytest.CaptureFixtur
     assert "prints" not in time_kernel(lambda: None, **QUICK).flags
 
 
-@pytest.mark.parametrize("size", [100, 20_000_000])
+@pytest.mark.parametrize("size", [100, 100_000_000])
 def test_a_work_that_changes_its_inputs_is_flagged(size: int) -> None:
     data = np.zeros(size, np.uint8)[::-1]
     for work, flagged in ((lambda x: x.__iadd__(1), True), (lambda x: len(x), False)):
@@ -263,7 +263,17 @@ def test_ctrl_c_keeps_what_slow_work_gave() -> None:
     (kept,) = stop.value.partial
     assert kept is not None
     assert (kept.n, kept.stop_reason) == (2, "interrupted")
+    assert "keeps of each work: 2" in str(stop.value)
     assert "few-samples" in kept.flags
+
+
+def test_ctrl_c_in_the_first_call_says_that_nothing_was_timed() -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stop:
+        time_kernel(stopped)
+    assert stop.value.__notes__ == ["gpumicro: interrupted in the first call of the work; nothing was timed yet"]
 
 
 # --- streams ----------------------------------------------------------------------------------------------------

@@ -191,5 +191,6 @@ class MeasurementsInterrupted(KeyboardInterrupt):
     """Ctrl-C while measuring: `partial` has what each work gave until then, None where that was too little."""
 
     def __init__(self, partial: list[Measurement | None]) -> None:
-        super().__init__()
+        kept = ", ".join(str(one.n if one else 0) for one in partial)
+        super().__init__(f"interrupted; samples that `partial` keeps of each work: {kept}")
         self.partial = partial

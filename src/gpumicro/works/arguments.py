@@ -14,7 +14,7 @@ from ..errors import UsageError
 from . import numba, pytorch
 from .place import leaves
 
-HASHED_BYTES = 64 << 20  # of an array; a longer one is looked at in even steps
+HASHED_BYTES = 64 << 20  # of all arrays; a larger one is looked at in even steps
 _FREE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -110,17 +110,21 @@ class Inputs:
         self._values = [
             leaf for i, arg in enumerate(args[:count]) if names[i : i + 1] != ["out"] for leaf in leaves(arg)
         ]
-        self._before = [_state(value) for value in self._values]
+        self._before = self._states()
 
     def changed(self) -> bool:
         """Whether any of them is another by now: NumPy arrays by checksum, PyTorch tensors by their version."""
-        return self._before != [_state(value) for value in self._values]
+        return self._before != self._states()
+
+    def _states(self) -> list[int | None]:
+        most = HASHED_BYTES // max(len(self._values), 1)
+        return [_state(value, most) for value in self._values]
 
 
-def _state(value: Any) -> int | None:
+def _state(value: Any, most_bytes: int) -> int | None:
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         return pytorch.version_of(value)
-    if value.nbytes > HASHED_BYTES:
-        step = int(np.ceil((value.nbytes / HASHED_BYTES) ** (1 / value.ndim)))
+    if value.nbytes > most_bytes:
+        step = int(np.ceil((value.nbytes / most_bytes) ** (1 / value.ndim)))
         value = value[tuple(slice(None, None, step) for _ in value.shape)]
     return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data) if value.size else 0

@@ -39,6 +39,9 @@ def first_call(call: Callable[[], Any], work: Any, args: Sequence[Any]) -> First
     try:
         with redirect_stdout(printed):
             seconds = float(default_timer().sample(run, [1])[0])
+    except KeyboardInterrupt as stop:
+        add_note(stop, "gpumicro: interrupted in the first call of the work; nothing was timed yet")
+        raise
     except Exception as error:
         wrong = isinstance(error, (TypeError, ctypes.ArgumentError)) and signature_of(work) is None
         if wrong and _from_outside(error):
