@@ -13,6 +13,7 @@ import pytest
 from gpumicro.device_timers import EventTimer
 from gpumicro.works import gpu, stream
 
+FRAMEWORKS = ("torch", "jax", "cupy", "numba.cuda")  # modules that are looked up
 MEASURING = 77  # handle of the measuring stream here
 
 

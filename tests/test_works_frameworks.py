@@ -17,8 +17,8 @@ from gpumicro.errors import UsageError
 from gpumicro.works import as_timed
 from gpumicro.works.stream import Stream, handle_of
 
-# Compilers take their time in the first call: the budget for it is wide, lest a warning end the test.
-QUICK: dict[str, Any] = {"max_samples": 8, "max_time_s": 0.2, "warmup": 2, "batch": 1, "max_warmup_s": 300.0}
+# Always eight samples: the budget is wide, also for what compiles in the first call.
+QUICK: dict[str, Any] = {"max_samples": 8, "max_time_s": 60.0, "warmup": 2, "batch": 1}
 
 
 def test_no_framework_is_imported_for_a_work() -> None:

@@ -27,11 +27,11 @@ def time_kernel(work: Any, *args: Any, stream: Any = None, timer: str | Timer = 
     """How long one run of `work(*args)` takes, in seconds, with an interval that holds.
 
     work: a callable (of Python, PyTorch, JAX, Numba, ctypes), a kernel of CuPy or Numba (`kernel[grid, block]`) with
-    its arguments, a PyCapsule of a C function, a prepared kernel (`timers.as_work`). It is called once before anything
-    is timed: compilers are kept out, and what it returns tells whether it is done. On a CUDA device it has to enqueue
-    on the measuring stream, or on `stream` (a raw pointer, or a stream of any framework): that is the current stream
-    of PyTorch (so Triton) and CuPy while it runs, and what a parameter named `stream` gets. What counts as work of a
-    device: `works.as_timed`.
+    its arguments, a PyCapsule of a C function, a prepared kernel (`timers.as_work`). It is called before anything is
+    timed (once; twice where a GPU is in use): compilers are kept out, and what it returns tells whether it is done.
+    On a CUDA device it has to enqueue on the measuring stream, or on `stream` (a raw pointer, or a stream of any
+    framework): that is the current stream of PyTorch (so Triton) and CuPy while it runs, and what a parameter named
+    `stream` gets. What counts as work of a device: `works.as_timed`.
 
     timer: "auto" (a device's events for its work, else the host's clock), "tsc", "wall", "event", "graph", or a Timer.
     Every field of `Policy` is a keyword: target, confidence, min_samples, max_samples, max_time_s, warmup,
