@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import ctypes
+import functools
 import multiprocessing.pool
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import fake_frameworks as fakes
 import numpy as np
 import pytest
 
-from gpumicro import FakeTimer, FakeWork, time_kernel
+from gpumicro import FakeTimer, FakeWork, compare, time_kernel
 from gpumicro.errors import UsageError
 from gpumicro.measure import MeasurementsInterrupted, Policy, measure, warn_if_slow
 from gpumicro.works import Timed, as_timed
@@ -232,6 +233,17 @@ def test_a_slow_first_call_is_said_soon_and_a_compiler_is_not_taken_for_slow_wor
     found = measure(timed, Policy(), FakeTimer())
     assert found.n >= 100
     assert "few-samples" not in found.flags
+
+
+def test_comparing_slow_works_ends_too() -> None:
+    found = compare(FakeWork(100.0), FakeWork(150.0), timer=FakeTimer())
+    assert (found.blocks, found.verdict, found.stop_reason) == (1, "inconclusive", "max-time")
+
+
+def test_a_comparison_tells_what_its_works_do_besides() -> None:
+    data = np.zeros(8)
+    found = compare(functools.partial(np.ndarray.__iadd__, data, 1), lambda: None, blocks=6)
+    assert "changes-inputs" in found.flags
 
 
 def test_ctrl_c_keeps_what_slow_work_gave() -> None:

@@ -25,6 +25,7 @@ Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
 
 SPAN_S = 100e-6  # least span of an arm: the first runs after a change of arms find the other's caches and predictors
 FIRST_BLOCKS = 30
+OF_BOTH = ("not-steady", "throttled", "changes-inputs", "prints", "side-stream")  # flags of an arm that hold for both
 # Half-widths that are found with 80% power. 3.9 sd/sqrt(blocks) by simulation, and the sign interval of normal noise is
 # 2.45 sd/sqrt(blocks) wide to each side; from the interval it holds for noise of any shape.
 POWER = 3.9 / 2.45
@@ -193,7 +194,7 @@ class _Pairs:
             verdict = _verdict(low, high, self.margin)
         records = [arm.describe(self.stop_reason) for arm in self.arms]
         flags = {"correlated": location.dependence.correlated, "below-resolution": not self.resolved}
-        flags |= {name: True for record in records for name in record.flags if name in ("not-steady", "throttled")}
+        flags |= {name: True for record in records for name in record.flags if name in OF_BOTH}
         return Comparison(
             ratio=math.exp(location.estimate),
             ci95=(low, high),
