@@ -106,12 +106,22 @@ class _Job:
         """The CUDA device that it is known to run on before it was called, None where it is not."""
         found = place_of_call(self.work, self.args)
         if found is not None and found.kind != "cuda":
-            return None  # another accelerator
+            self._must_be_free(found)
+            return None
         known = self.stream is not None or self.timer in BY_DEVICE or self.wants == "must"
         if found is None and not known:
             return None
         found = found or Place("", "cuda")
         return found if of_stream is None else replace(found, index=of_stream)
+
+    def _must_be_free(self, place: Place) -> None:
+        """UsageError where a stream or its timer was asked for and the work's device queues on none of ours."""
+        if self.stream is not None or self.timer in BY_DEVICE:
+            asked = "stream=" if self.stream is not None else f"timer={self.timer!r}"
+            raise UsageError(
+                f"{name_of(self.work)} runs on {place.framework}'s {place.kind}, which queues on no CUDA stream of "
+                f"ours: leave {asked} out, and the host times it to its end"
+            )
 
     def bound(self, stream: int | None) -> Callable[[], Any]:
         """The call without arguments, on a stream where it takes one."""
@@ -154,9 +164,9 @@ class _Job:
             events = gpu.events_on(place.index, None if self.stream is None else int(self.stream))
         except BackendUnavailable as error:
             if self.timer in BY_DEVICE or gpu.synchronizer(place) is None:
-                raise BackendUnavailable(
-                    f"{name_of(self.work)} is work of a GPU: {error.reason}", error.remedy
-                ) from None
+                takes = " (it takes a stream)" if self.wants == "must" else ""
+                text = f"{name_of(self.work)} is work of a GPU{takes}: {error.reason}"
+                raise BackendUnavailable(text, error.remedy) from None
             return self.synchronized(place, first)
         call, wait_for_all = self.bound(events.stream), gpu.synchronizer(place)
         flags = []
