@@ -187,6 +187,10 @@ def test_every_flag_of_the_vocabulary_has_words() -> None:
         "shared-device",
         "shared-power",
         "smaller-size",
+        "few-samples",
+        "changes-inputs",
+        "prints",
+        "side-stream",
     ]
     assert set(known) == set(tables.FLAG_WORDS)
 

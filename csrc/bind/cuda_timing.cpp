@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,8 @@ struct Recording {
 
 class EventClock {
   public:
-    EventClock(int device, const EventOptions& options, std::uint64_t seed) : timer(device, options), phase_(seed) {}
+    EventClock(int device, const EventOptions& options, std::uint64_t seed, std::optional<cudaStream_t> stream)
+        : timer(device, options, stream), phase_(seed) {}
 
     py::array_t<double> sample(const py::object& work, const Counts& counts, bool gated, std::int64_t queue_limit) {
         timer.queue_limit = queue_limit;
@@ -82,13 +84,20 @@ WorkObject work_of(std::unique_ptr<T> task, py::object keep = py::none()) {
 
 void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
+// A stream that somebody else made, by its address.
+std::optional<cudaStream_t> stream_at(std::optional<std::uintptr_t> address) {
+    if (!address) return std::nullopt;
+    return reinterpret_cast<cudaStream_t>(*address);
+}
+
 Work native_or_python(const py::object& work) {
     if (py::isinstance<WorkObject>(work)) return work.cast<const WorkObject&>().work;
     return {call_python, work.ptr()};
 }
 
 struct GraphsObject {
-    GraphsObject(int device, const py::object& work, bool keep) : graphs(device, native_or_python(work)) {
+    GraphsObject(int device, const py::object& work, bool keep, std::optional<cudaStream_t> stream)
+        : graphs(device, native_or_python(work), stream) {
         if (keep) kept = work;
     }
     py::object kept;
@@ -98,12 +107,13 @@ struct GraphsObject {
 void register_event_clock(py::module_& m) {
     py::class_<EventClock>(m, "EventClock")
         .def(py::init([](int device, bool cold, std::size_t evict_bytes, double filler_s, double gate_timeout_s,
-                         double watchdog_s, double phase_s, std::uint64_t seed) {
+                         double watchdog_s, double phase_s, std::uint64_t seed, std::optional<std::uintptr_t> stream) {
                  const EventOptions options{cold, evict_bytes, filler_s, gate_timeout_s, watchdog_s, phase_s};
-                 return std::make_unique<EventClock>(device, options, seed);
+                 return std::make_unique<EventClock>(device, options, seed, stream_at(stream));
              }),
              "device"_a, py::kw_only(), "cold"_a = false, "evict_bytes"_a = 0, "filler_s"_a = 20e-6,
-             "gate_timeout_s"_a = 1.0, "watchdog_s"_a = 30.0, "phase_s"_a = 1.1e-6, "seed"_a = 1)
+             "gate_timeout_s"_a = 1.0, "watchdog_s"_a = 30.0, "phase_s"_a = 1.1e-6, "seed"_a = 1,
+             "stream"_a = py::none())
         .def("sample", &EventClock::sample, "work"_a.none(true), "counts"_a, "gated"_a = true, "queue_limit"_a = 500)
         .def("now", [](const EventClock& self) { return self.timer.now(); })
         .def("gate_holds",
@@ -122,7 +132,10 @@ void register_event_clock(py::module_& m) {
             [](EventClock& self, double seconds) { self.timer.options.phase_s = seconds; });
 
     py::class_<GraphsObject>(m, "Graphs")
-        .def(py::init<int, const py::object&, bool>(), "device"_a, "work"_a, "keep"_a = true)
+        .def(py::init([](int device, const py::object& work, bool keep, std::optional<std::uintptr_t> stream) {
+                 return std::make_unique<GraphsObject>(device, work, keep, stream_at(stream));
+             }),
+             "device"_a, "work"_a, "keep"_a = true, "stream"_a = py::none())
         .def(
             "capture", [](GraphsObject& self, std::int64_t runs) { self.graphs.capture(runs); }, "runs"_a)
         .def(

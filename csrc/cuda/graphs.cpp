@@ -36,7 +36,8 @@ class Capture {
 
 }  // namespace
 
-Graphs::Graphs(int device, Work work) : device_(device), stream_(measuring_stream(device)), captured_work_(work) {}
+Graphs::Graphs(int device, Work work, std::optional<cudaStream_t> stream)
+    : device_(device), stream_(stream ? *stream : measuring_stream(device)), captured_work_(work) {}
 
 Graphs::~Graphs() {
     if (is_hung(device_)) return;  // a graph in use is not to be waited for

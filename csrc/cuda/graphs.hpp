@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "cuda/handles.hpp"
 #include "cuda/task.hpp"
@@ -10,8 +11,8 @@ namespace gm {
 
 class Graphs : public Task {
   public:
-    // `work` must enqueue on the device's measuring stream and wait for nothing.
-    Graphs(int device, Work work);
+    // `work` must enqueue on `stream` (none: the device's measuring stream) and wait for nothing.
+    Graphs(int device, Work work, std::optional<cudaStream_t> stream = std::nullopt);
     ~Graphs() override;
 
     // Captures so many runs, unless that was done before. Throws CudaFailure where the work cannot be captured,

@@ -37,10 +37,10 @@ void fill_randomly(Buffer& buffer) {
 
 }  // namespace
 
-EventTimer::EventTimer(int device, const EventOptions& options_)
+EventTimer::EventTimer(int device, const EventOptions& options_, std::optional<cudaStream_t> stream)
     : options(options_),
       device_(device),
-      stream_(measuring_stream(device)),
+      stream_(stream ? *stream : measuring_stream(device)),
       start_(event_on(device)),
       stop_(event_on(device)),
       gate_(device, stream_),
@@ -176,10 +176,12 @@ void EventTimer::hang() {
 void EventTimer::check_alive() {
     if (!is_hung(device_)) return;
     const DeviceScope scope(device_);
-    const cudaError_t code = cudaStreamQuery(stream_);
-    forget(code);
-    if (code != cudaSuccess)
-        fail(cudaErrorLaunchTimeout, "cudaStreamQuery", "an earlier kernel still hangs on this device", true);
+    for (const cudaStream_t stream : {stream_, measuring_stream(device_)}) {  // it may hang on the other
+        const cudaError_t code = cudaStreamQuery(stream);
+        forget(code);
+        if (code != cudaSuccess)
+            fail(cudaErrorLaunchTimeout, "cudaStreamQuery", "an earlier kernel still hangs on this device", true);
+    }
     set_hung(device_, false);
 }
 

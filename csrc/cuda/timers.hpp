@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/gate.hpp"
@@ -28,7 +29,8 @@ class EventTimer {
         Opening opening;
     };
 
-    EventTimer(int device, const EventOptions& options);
+    // Times what is enqueued on `stream`, which has to outlive the timer; none: on the device's measuring stream.
+    EventTimer(int device, const EventOptions& options, std::optional<cudaStream_t> stream = std::nullopt);
 
     Started start();
     int stop();  // its value means nothing

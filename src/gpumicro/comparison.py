@@ -15,15 +15,17 @@ import numpy as np
 from . import ratios, stats
 from .baselines import Baseline
 from .errors import UsageError
-from .measure import clock_for, prepare
+from .measure import clock_for, prepare, warn_if_slow
 from .measurement import FloatArray, Measurement, Policy
 from .ratios import Verdict
 from .replicates import ProcessComparison, compare_processes
-from .sampling import LEAST, Run
+from .sampling import LEAST, OVERRUN, Run
 from .timers import Timer, as_timer
+from .works import BY_DEVICE, Timed, as_timed
 
 SPAN_S = 100e-6  # least span of an arm: the first runs after a change of arms find the other's caches and predictors
 FIRST_BLOCKS = 30
+OF_BOTH = ("not-steady", "throttled", "changes-inputs", "prints", "side-stream")  # flags of an arm that hold for both
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +96,8 @@ def compare(
     -> equivalent; above 1 -> slower; below 1 -> faster; else inconclusive (`need()` says how many blocks it takes).
 
     blocks: exactly so many; None: until the interval's half-width is half the margin, or the policy's max_time_s or
-    max_samples. Other keywords are `Policy`'s. Works and timers are those of `time_kernel`.
+    max_samples. Other keywords are `Policy`'s. Works and timers are those of `time_kernel`; arguments are bound to a
+    work by a lambda or functools.partial. UsageError where one clock cannot time both.
 
     The interval holds within this process. Another process may differ by its memory layout (0.5% is common), and both
     arms share that. processes: for a claim across processes, so many fresh ones (10 find 1% at a spread of 0.5%), each
@@ -106,7 +109,9 @@ def compare(
     rules = Policy(**policy)
     if processes is not None:
         return compare_processes(a, b, processes, margin, {"blocks": blocks, "timer": timer, **policy})
-    clock = clock_for(a, rules, None if timer == "auto" else as_timer(timer))
+    a, b, clock = _one_clock(a, b, rules, timer)
+    for arm in (a, b):
+        warn_if_slow(arm, rules)
     if len(getattr(clock, "ladder", (1,))) > 1:
         raise UsageError(f"timer {clock.name!r} measures slopes, which cannot be paired; compare with the event timer")
     baseline = Baseline(clock)
@@ -119,6 +124,26 @@ def compare(
     while pairs.stop_reason is None:
         pairs.run_block()
     return pairs.describe()
+
+
+def _one_clock(a: Any, b: Any, policy: Policy, timer: str | Timer) -> tuple[Any, Any, Timer]:
+    """Both works as they are timed, and the clock of both. UsageError where each would have another."""
+    named = timer if timer in ("auto", *BY_DEVICE) else as_timer(timer)
+    arms = [as_timed(work, timer=named) for work in (a, b)]
+    theirs = [isinstance(arm, Timed) for arm in arms]  # these have the clock that was asked for
+    asked = None if named == "auto" or all(theirs) else as_timer(named)
+    clocks = [clock_for(arm, policy, None if own else asked) for arm, own in zip(arms, theirs, strict=True)]
+    if any(theirs) and _reads(clocks[0]) != _reads(clocks[1]):
+        raise UsageError(
+            f"a is timed by {clocks[0]!r} and b by {clocks[1]!r}, which measure different things; time both by the "
+            "host: timer='wall'"
+        )
+    return arms[0], arms[1], clocks[0]
+
+
+def _reads(clock: Timer) -> tuple[object, ...]:
+    """What two clocks have to share to be as good as one."""
+    return clock.name, *(getattr(clock, name, None) for name in ("device", "stream", "cache"))
 
 
 class _Pairs:
@@ -154,7 +179,8 @@ class _Pairs:
         spent_s = self.baseline.timer.now() - self.began_s
         if self.looks.resolved(n, self.margin, self.locate):
             return "resolved"
-        if n >= LEAST and spent_s >= self.policy.max_time_s:
+        enough = n >= LEAST or spent_s >= OVERRUN * self.arms[0].budget_s
+        if enough and spent_s >= self.policy.max_time_s:
             return "max-time"
         return "max-samples" if 2 * n >= self.policy.max_samples else None
 
@@ -176,7 +202,7 @@ class _Pairs:
             verdict = ratios.judge(low, high, self.margin)
         records = [arm.describe(self.stop_reason) for arm in self.arms]
         flags = {"correlated": location.dependence.correlated, "below-resolution": not self.resolved}
-        flags |= {name: True for record in records for name in record.flags if name in ("not-steady", "throttled")}
+        flags |= {name: True for record in records for name in record.flags if name in OF_BOTH}
         return Comparison(
             ratio=math.exp(location.estimate),
             ci95=(low, high),

@@ -51,8 +51,13 @@ def native() -> Any:
     return cuda_native.load().timing
 
 
-def native_clock(device: int, cache: CacheState, *, gate_timeout_s: float, watchdog_s: float, seed: int) -> Clock:
-    """The native clock of a device. BackendUnavailable where there is no CUDA."""
+def native_clock(
+    device: int, cache: CacheState, *, gate_timeout_s: float, watchdog_s: float, seed: int, stream: int | None = None
+) -> Clock:
+    """The native clock of a device; `stream` is the handle of the stream it times, None for the measuring stream.
+
+    BackendUnavailable where there is no CUDA.
+    """
     cuda = cuda_native.load()
     found = cuda.probe()
     if device >= found["count"]:
@@ -68,5 +73,6 @@ def native_clock(device: int, cache: CacheState, *, gate_timeout_s: float, watch
         gate_timeout_s=gate_timeout_s,
         watchdog_s=watchdog_s,
         seed=seed,
+        stream=stream,
     )
     return clock

@@ -6,7 +6,8 @@ when a gate times out, a work synchronises or the clocks disagree is decided her
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,7 +33,9 @@ class EventTimer:
     """One launch, or a batch of them, on an otherwise idle device: two events around work that waits behind a gate.
 
     device: its index. cache: "hot", or "cold": a buffer of twice the L2 is read before each span, which is then one
-    run long. watchdog_s: a span that takes longer hangs: CudaError, and flag "hung".
+    run long. watchdog_s: a span that takes longer hangs: CudaError, and flag "hung". stream: handle of the stream that
+    it records on, None for the device's measuring stream. current: `current(stream, device)` is entered around all
+    spans, and makes the stream the current one of frameworks that know such a thing.
 
     Flags: "gate-timeout" (a span was taken again, its gate having let go by itself), "sync" (the work waits for the
     device inside, so it is timed without a gate and the host's launch cost is in it), "ungated" (the same for all work:
@@ -50,16 +53,18 @@ class EventTimer:
         gate_timeout_s: float = 1.0,
         watchdog_s: float = 30.0,
         seed: int = 1,
+        stream: int | None = None,
         clock: Clock | None = None,
         spin: Any = None,
+        current: Callable[[int, int], AbstractContextManager[object]] | None = None,
     ) -> None:
         if cache not in ("hot", "cold"):
             raise UsageError(f"cache is 'hot' or 'cold', not {cache!r}")
         self.device, self.cache = device, cache
         self._options: dict[str, Any] = {"gate_timeout_s": gate_timeout_s, "watchdog_s": watchdog_s, "seed": seed}
-        self._given: dict[str, Any] = {"clock": clock, "spin": spin}
-        self._clock: Clock = clock if clock is not None else native_clock(device, cache, **self._options)
-        self._spin = spin
+        self._given: dict[str, Any] = {"clock": clock, "spin": spin, "stream": stream, "current": current}
+        self._clock: Clock = clock if clock is not None else native_clock(device, cache, stream=stream, **self._options)
+        self._spin, self._current = spin, current
         self._tick: Tick | None = None
         self._other: EventTimer | None = None
         self._flags: set[str] = set()
@@ -79,9 +84,8 @@ class EventTimer:
         if cache == self.cache:
             return self
         if self._other is None:
-            change = getattr(
-                self._clock, "with_cache", None
-            )  # the native clock is made anew, a fake one evicts nothing
+            # The native clock is made anew, CuPy's knows how, a fake one evicts nothing.
+            change = getattr(self._clock, "with_cache", None)
             given = self._given | ({"clock": change(cache)} if change else {})
             self._other = EventTimer(self.device, cache, **self._options, **given)
             self._other._tick = self._tick
@@ -92,20 +96,24 @@ class EventTimer:
     def tick(self) -> Tick:
         """LSB and effective step of the event clock, from 2,048 spans around one spinning kernel of 64 lengths."""
         if self._tick is None:
-            self._tick = tick_of(self.sample(self._spin if self._spin is not None else self._own_spin(), DITHER))
+            self._tick = self._find_tick()
             # The delay behind the gate must span a step, or spans would keep one phase against it.
             self._clock.phase_s = max(self._clock.phase_s, self._tick.seconds)
         return self._tick
 
-    def _own_spin(self) -> Any:
-        """What spins longer with each run: the clock's own where it has one."""
+    def _find_tick(self) -> Tick:
         make = getattr(self._clock, "spin", None)
-        return make(SPIN_STEP_CYCLES) if make else native().spin(self.device, SPIN_STEP_CYCLES, True)
+        if self._spin is None and make is None and self._given["stream"] is not None:
+            return EventTimer(self.device, **self._options).tick()  # the native spin is for the measuring stream
+        spin = self._spin
+        if spin is None:
+            spin = make(SPIN_STEP_CYCLES) if make else native().spin(self.device, SPIN_STEP_CYCLES, True)
+        return tick_of(self.sample(spin, DITHER))
 
     def graphs(self, work: Any) -> Any:
         """Graphs of a work, by the clock's own means where it has some; they do not keep the work alive."""
         make = getattr(self._clock, "graphs", None)
-        return make(work) if make else native().Graphs(self.device, work, keep=False)
+        return make(work) if make else native().Graphs(self.device, work, keep=False, stream=self.stream)
 
     def overhead(self, n: int = 256) -> FloatArray:
         """n spans with nothing between the events, in seconds."""
@@ -119,6 +127,10 @@ class EventTimer:
         """n times what the host sees beside an empty span: from the gate's opening to the end, less the span."""
         spans = self.overhead(n)
         return self._walls - spans
+
+    def wait(self) -> None:
+        """Return when all that was queued on the stream before is done."""
+        self._clock.sample(None, np.zeros(1, dtype=np.int64), False)
 
     def now(self) -> float:
         """Seconds on the host's clock, from an arbitrary origin."""
@@ -134,8 +146,9 @@ class EventTimer:
         if len(lengths) == 0:
             return np.zeros(0)
         try:
-            gated = self._knows(runnable, lengths[:1], whole)
-            spans = self._take(runnable, lengths, gated, whole)
+            with self.current():
+                gated = self._knows(runnable, lengths[:1], whole)
+                spans = self._take(runnable, lengths, gated, whole)
         except CudaError as error:
             self._flags |= {"hung"} if hangs(error) else set()
             raise
@@ -154,8 +167,12 @@ class EventTimer:
 
     @property
     def stream(self) -> int:
-        """Handle of the measuring stream: where a Python callable has to enqueue."""
+        """Handle of the stream that it records on: where a Python callable has to enqueue."""
         return int(getattr(self._clock, "stream", 0))
+
+    def current(self) -> AbstractContextManager[object]:
+        """A context in which that stream is the current one of the frameworks that know such a thing."""
+        return self._current(self.stream, self.device) if self._current else nullcontext()
 
     # --- the rules of the gate ---
 
@@ -255,7 +272,8 @@ class GraphTimer:
         graphs, replay = self._captured(as_device_work(work))
         for runs in np.unique(lengths).tolist():
             try:
-                graphs.capture(runs)
+                with self.events.current():
+                    graphs.capture(runs)
             except (CudaError, ValueError) as error:
                 raise UsageError(f"this work cannot be captured in a graph ({error}); use the event timer") from error
         return self.events.sample(replay, lengths, whole=True)

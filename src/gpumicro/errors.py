@@ -23,6 +23,13 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{nearest(name, known)}"
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """A line that is shown below an exception. On Python 3.10, which does not show notes, it is only kept with it."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    if note not in notes:
+        error.__notes__ = [*notes, note]  # type: ignore[attr-defined]
+
+
 class GpumicroError(Exception):
     """The root. `exit_code` is what the command line ends with when this reaches it."""
 

@@ -5,6 +5,7 @@ The same for every clock and backend; the rules are sampling.py's, the numbers s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,24 +16,52 @@ from .errors import GpumicroError
 from .measurement import Measurement, Policy
 from .sampling import HUNG, LEAST, Run
 from .timers import Timer, as_timer, default_timer
+from .works import BY_DEVICE, Timed, as_timed
 
 __all__ = [
     "Measurement", "MeasurementsInterrupted", "Policy", "measure", "measure_each", "measure_together", "time_kernel",
 ]  # fmt: skip
 
 
-def time_kernel(work: Any, *, timer: str | Timer = "auto", **policy: Any) -> Measurement:
-    """How long one run of `work` takes, in seconds, with an interval that holds.
+def time_kernel(work: Any, *args: Any, stream: Any = None, timer: str | Timer = "auto", **policy: Any) -> Measurement:
+    """How long one run of `work(*args)` takes, in seconds, with an interval that holds.
 
-    work: a Python callable, a PyCapsule or ctypes pointer of a C function, a prepared kernel (see `timers.as_work`).
-    timer: "auto" (the work's own clock, else the host's), "tsc", "wall", "event", "graph", or a Timer. Every field of
-    `Policy` is a keyword: target, confidence, min_samples, max_samples, max_time_s, warmup, max_warmup_s, batch,
-    cache, estimand, throttle, seed.
+    work: a callable (of Python, PyTorch, JAX, Numba, ctypes), a kernel of CuPy or Numba (`kernel[grid, block]`) with
+    its arguments, a PyCapsule of a C function, a prepared kernel (`timers.as_work`). It is called before anything is
+    timed (once; twice where a GPU is in use): compilers are kept out, and what it returns tells whether it is done.
+    On a CUDA device it has to enqueue on the measuring stream, or on `stream` (a raw pointer, or a stream of any
+    framework): that is the current stream of PyTorch (so Triton) and CuPy while it runs, and what a parameter named
+    `stream` gets. What counts as work of a device: `works.as_timed`.
+
+    timer: "auto" (a device's events for its work, else the host's clock), "tsc", "wall", "event", "graph", or a Timer.
+    Every field of `Policy` is a keyword: target, confidence, min_samples, max_samples, max_time_s, warmup,
+    max_warmup_s, batch, cache, estimand, throttle, seed.
 
     Source of the numbers: the spans in `raw_s`, minus an empty region's, over the runs in each. An exception of the
-    work and Ctrl-C pass through. UsageError: work or a policy that cannot be had.
+    work passes through, with a note on when it came. Ctrl-C raises MeasurementsInterrupted; `partial[0]` is what was
+    seen. A UserWarning says when the first call took longer than the whole budget. UsageError: work, arguments or a
+    policy that cannot be had; BackendUnavailable: work of a device that is not here.
     """
-    return measure(work, Policy(**policy), None if timer == "auto" else as_timer(timer))
+    rules, named = Policy(**policy), timer if timer in ("auto", *BY_DEVICE) else as_timer(timer)
+    timed = as_timed(work, args, stream, named)
+    warn_if_slow(timed, rules)
+    if isinstance(timed, Timed):
+        return measure(timed, rules)
+    return measure(timed, rules, None if timer == "auto" else as_timer(timer))
+
+
+def warn_if_slow(timed: Any, policy: Policy) -> None:
+    """A UserWarning where the first call took longer than everything may; what follows takes as long at least."""
+    first_s = getattr(timed, "facts", {}).get("first_call_s", 0.0) if isinstance(timed, Timed) else 0.0
+    budget_s = policy.max_time_s + policy.max_warmup_s
+    if first_s <= budget_s:
+        return
+    warnings.warn(
+        f"the first call took {first_s:.3g} s, longer than the {budget_s:.3g} s for all of it (max_time_s and "
+        "max_warmup_s). It is called again, since a first call may compile; if that is as slow, there will be few "
+        "samples. Ctrl-C keeps those that there are",
+        stacklevel=3,
+    )
 
 
 def measure(work: Any, policy: Policy | None = None, timer: Timer | None = None) -> Measurement:
@@ -68,9 +97,9 @@ def _measure(
     policy = policy or Policy()
     rng = np.random.default_rng(policy.seed)
     group = _group_of(works, policy, timer, rng, caught)
-    group.prepare()
-    active = group.alive()
     try:
+        group.prepare()
+        active = [i for i in group.alive() if not group.runs[i].spent]
         while active:
             order = [active[i] for i in rng.permutation(len(active))]
             group.each(order, lambda run: run.sample_some(16 if len(works) > 1 else policy.max_samples))
@@ -122,7 +151,7 @@ class _Group:
     def partial(self, i: int) -> Measurement | None:
         """What can be said of a work at an interruption."""
         alive = i in self.runs and i not in self.failed
-        return self.runs[i].describe("interrupted") if alive and self.runs[i].n >= LEAST else None
+        return self.runs[i].describe("interrupted") if alive and self.runs[i].n >= 1 else None
 
 
 def _group_of(
@@ -162,5 +191,6 @@ class MeasurementsInterrupted(KeyboardInterrupt):
     """Ctrl-C while measuring: `partial` has what each work gave until then, None where that was too little."""
 
     def __init__(self, partial: list[Measurement | None]) -> None:
-        super().__init__()
+        kept = ", ".join(str(one.n if one else 0) for one in partial)
+        super().__init__(f"interrupted; samples that `partial` keeps of each work: {kept}")
         self.partial = partial

@@ -21,7 +21,8 @@ class Policy:
 
     target: relative half-width of the interval at which to stop. max_time_s bounds the sampling and max_warmup_s the
     warm-up before it; a span that has begun is finished, and `min_samples` spans are always taken (auto: the first
-    look is at 100 spans under 1 ms, 30 under 100 ms, else 10; at least 6, below which a median has no 95% interval).
+    look is at 100 spans under 1 ms, 30 under 100 ms, else 10; at least 6, below which a median has no 95% interval,
+    unless they would take more than 20 times both budgets: then as many as fit, one at least).
     warmup: "converge", a number of runs (int) or seconds (float). batch: runs in a span, None to choose it by the
     tick, 1 to never batch. cache: what state the work finds the caches in: "hot", "rotate" (it uses several sets of
     operands in turn), or "cold" with a timer that evicts. estimand: what is measured, "host" (call to completion),
@@ -76,8 +77,9 @@ class Policy:
 class Measurement:
     """What was seen. Seconds throughout; never edited, nothing deleted from `raw_s`.
 
-    Flags: correlated, drift, bimodal, target-missed, not-steady, throttled, below-resolution; of device timers also
-    gate-timeout, sync, ungated, event-wall, nonlinear, hung.
+    Flags: correlated, drift, bimodal, target-missed, few-samples, not-steady, throttled, below-resolution; of device
+    timers also gate-timeout, sync, ungated, event-wall, nonlinear, hung; of a caller's own work also prints,
+    changes-inputs, side-stream.
     """
 
     estimand: str  # "host", "isolated" or "period"; see Policy

@@ -14,7 +14,7 @@ from . import stats
 from ._core.timing import Work
 from .agreement import agreed_cache, agreed_estimand, take_flags
 from .baselines import Baseline, Intercept
-from .errors import UsageError
+from .errors import UsageError, add_note
 from .measurement import FloatArray, Measurement, Policy
 from .timers import Counts, FakeWork, Runnable, as_work
 
@@ -23,6 +23,7 @@ OVERHEADS = 40  # a span is at least so many empty regions long: an empty one ov
 CONTENT = 0.9  # of the target: the looks pick a moment at which the interval is, by chance, a little narrow
 GROWTH = 1.3  # from one look at the interval to the next: looking after every sample costs coverage
 LEAST = 6  # samples below which the median has no 95% interval
+OVERRUN = 20  # whole budgets that the least samples of slow work may take; after that it is fewer
 WINDOW_S = 0.01  # of warm-up
 SLICE_S = 0.1  # of sampling between two looks at the clock
 MOST = 1 << 30  # runs in a batch
@@ -45,7 +46,11 @@ class Run:
         self.largest_batch: int = getattr(timer, "largest_batch", MOST)
         if policy.batch and policy.batch > self.largest_batch:
             raise UsageError(f"batch is {policy.batch}, and a span of {timer!r} has {self.largest_batch} at most")
-        self.told: set[str] = set()  # flags that the timer raised
+        self.told: set[str] = set(getattr(work, "flags", ()))  # what is known of the work, and what the timer says
+        facts = getattr(work, "facts", {})
+        self.first_s: float | None = facts.get("first_call_s")  # where it was called before
+        self.runs = 0 if self.first_s is None else 1  # begun so far
+        self.slow = False  # one run takes longer than the whole budget
         self.batch = 1
         self.span_s = 0.0  # typical, of late
         self.windows: list[float] = []
@@ -59,7 +64,7 @@ class Run:
         ticks_s = max(COARSE_TICKS, 2 / policy.target) * baseline.tick_s
         overheads_s = max(50 * stats.mad(baseline.spans), OVERHEADS * baseline.location.estimate)
         # A kernel may ask for longer spans, so that starting its threads is a small part of them.
-        kernel_s = float(getattr(work, "facts", {}).get("least_span_s", 0.0))
+        kernel_s = float(facts.get("least_span_s", 0.0))
         self.needed_s = max(ticks_s, overheads_s, least_s, kernel_s)
         self.began_s = timer.now()
         self.throttled_before_s = timer.throttled_s()
@@ -69,14 +74,25 @@ class Run:
     def choose_batch(self) -> None:
         """The smallest power of two whose span is long against tick and overhead; 1 where one run is."""
         self.batch = self.policy.batch or 1
-        self.take(1)  # the first run of all pays for page faults, lazy binding, compilers: never believed
+        if self.first_s is None:  # the first run of all pays for page faults, lazy binding, compilers: never believed
+            self.first_s = float(self.take(1)[1][0])
         while True:
-            self.span_s = float(self.take(1)[1][0])
+            counts, spans = self.take(1)
+            self.span_s = float(spans[0])
+            if self.span_s > self.budget_s and self.batch == (self.policy.batch or 1):
+                self.slow = True
+                self.keep(counts, spans)  # no warm-up would change it, and no second is to be had for nothing
+                return
             if self.span_s < WINDOW_S:
                 self.span_s = min(self.span_s, float(self.take(3)[1].min()))
             if self.policy.batch or self.long_enough() or 2 * self.batch > self.largest_batch:
                 return
             self.batch *= 2
+
+    @property
+    def budget_s(self) -> float:
+        """What the whole measurement may take: warm-up and samples."""
+        return self.policy.max_time_s + self.policy.max_warmup_s
 
     def long_enough(self) -> bool:
         """Whether a span of this batch is."""
@@ -84,7 +100,7 @@ class Run:
 
     def lengthen_batch(self) -> None:
         """Again after the warm-up, which may have made the work faster."""
-        if not self.policy.batch and not self.long_enough() and 2 * self.batch <= self.largest_batch:
+        if not self.policy.batch and not self.slow and not self.long_enough() and 2 * self.batch <= self.largest_batch:
             self.choose_batch()
 
     def draw(self, k: int) -> Counts:
@@ -106,6 +122,11 @@ class Run:
         before_s = self.timer.now()
         try:
             spans = self.timer.sample(self.work, counts)
+            self.runs += int(counts.sum())
+        except Exception as error:
+            if callable(self.work):  # a user's own
+                add_note(error, f"gpumicro: the work raised this while it was timed, after {self.runs} calls or more")
+            raise
         finally:
             self.told |= take_flags(self.timer)
             self.spent_s += self.timer.now() - before_s
@@ -120,6 +141,8 @@ class Run:
 
     def warm_some(self) -> bool:
         """One window of warm-up; True when there need be no more."""
+        if self.slow:
+            return True
         wish = self.policy.warmup
         limit_s = self.policy.max_warmup_s if wish == "converge" or isinstance(wish, int) else float(wish)
         left_s = limit_s - self.spent_s
@@ -161,7 +184,7 @@ class Run:
     def end_warmup(self) -> None:
         """Look at the batch once more; the budget of the samples begins."""
         self.lengthen_batch()
-        self.spent_s = 0.0
+        self.spent_s = float(self.raw.sum()) if self.n else 0.0
 
     # --- the samples ---
 
@@ -187,7 +210,15 @@ class Run:
 
     @property
     def floor(self) -> int:
+        """Samples that are taken whatever they take; of very slow work as many as 20 budgets allow."""
+        if self.slow and self.policy.min_samples is None and self.spent_s >= OVERRUN * self.budget_s:
+            return 1
         return min(self.policy.min_samples or LEAST, self.policy.max_samples)
+
+    @property
+    def spent(self) -> bool:
+        """Whether slow work has had its time before the first sample is asked for."""
+        return self.slow and self.n >= self.floor
 
     def sample_some(self, most: int) -> None:
         """Up to `most` spans on the way to the next look, as far as the time budget goes."""
@@ -299,6 +330,7 @@ class Run:
             "correlated": link.correlated,
             "drift": abs(stats.drift(values, link.tau)) > self.policy.target / 2,
             "target-missed": missed,
+            "few-samples": self.n < LEAST,
             "not-steady": not self.steady,
             "throttled": self.timer.throttled_s() - self.throttled_before_s > 0.01 * duration_s,
             "below-resolution": self.location.low <= 0 or (self.coarse() and missed),

@@ -5,6 +5,7 @@ These cases run inside a process on the test double: test_timers.py starts it.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpumicro import cuda_native, device_probe
+from gpumicro import cuda_native, device_probe, time_kernel
 from gpumicro.backends import get
 from gpumicro.backends.base import Prepared
 from gpumicro.backends.cuda_rotation import Rotation
@@ -180,6 +181,80 @@ def test_the_probe_is_made_once_and_is_plain(cuda: Any) -> None:
     assert record["launch"]["n"] > 0
     assert record["eviction_why"]
     assert cuda.device_facts(0)["uuid"] == found.uuid
+
+
+class Foreign:
+    """A stream that is not ours, and sets of a word that are queued on any: what a framework would do."""
+
+    READY, NOT_READY = 0, 600
+
+    def __init__(self, cuda: Any) -> None:
+        self.runtime = ctypes.CDLL("libcudart.so.13")
+        made = ctypes.c_void_p()
+        assert self.runtime.cudaStreamCreateWithFlags(ctypes.byref(made), 1) == 0
+        self.handle = int(made.value or 0)
+        self.word = cuda.Buffer(0, 4)
+        self.word.fill(0)
+        self.streams: list[int] = []
+
+    def set(self, stream: int) -> None:
+        self.streams.append(stream)
+        word, on = ctypes.c_void_p(self.word.address), ctypes.c_void_p(stream)
+        assert self.runtime.cudaMemsetAsync(word, 1, ctypes.c_size_t(4), on) == 0
+
+    def state(self, stream: int) -> int:
+        return int(self.runtime.cudaStreamQuery(ctypes.c_void_p(stream)))
+
+
+def test_a_clock_of_a_given_stream_gates_that_one_and_no_other(cuda: Any) -> None:
+    foreign = Foreign(cuda)
+    clock = cuda.timing.EventClock(0, filler_s=0.0, gate_timeout_s=5.0, stream=foreign.handle)
+    assert clock.stream == foreign.handle
+    states: list[tuple[int, int]] = []
+
+    def work() -> None:
+        foreign.set(foreign.handle)
+        states.append((foreign.state(foreign.handle), foreign.state(cuda.stream(0))))
+
+    cuda.synchronize(0)
+    assert np.isfinite(clock.sample(work, np.array([1, 2]))).all()
+    assert states == [(Foreign.NOT_READY, Foreign.READY)] * 3
+    assert foreign.state(foreign.handle) == Foreign.READY
+    assert foreign.word.download().view(np.uint32)[0] == 0x01010101
+
+
+def test_graphs_are_captured_on_a_given_stream(cuda: Any) -> None:
+    foreign = Foreign(cuda)
+    graphs = cuda.timing.Graphs(0, lambda: foreign.set(foreign.handle), stream=foreign.handle)
+    graphs.capture(2)
+    assert graphs.nodes(2) == 2
+    timer = EventTimer(0, stream=foreign.handle)
+    timer.sample(graphs.work, [2, 2], whole=True)
+    assert foreign.word.download().view(np.uint32)[0] == 0x01010101
+
+
+def test_a_callable_gets_the_stream_that_it_is_timed_on(cuda: Any) -> None:
+    foreign, rules = Foreign(cuda), {"max_samples": 8, "max_time_s": 5.0, "warmup": 2}
+    found = time_kernel(foreign.set, **rules)
+    assert (found.timer, found.estimand, found.loop) == ("event", "isolated", "python")
+    assert set(foreign.streams) == {cuda.stream(0)}
+    foreign.streams.clear()
+    found = time_kernel(foreign.set, stream=foreign.handle, **rules)
+    assert found.estimand == "isolated"
+    assert set(foreign.streams) == {foreign.handle}
+    foreign.streams.clear()
+    assert time_kernel(foreign.set, stream=foreign.handle, timer="graph", batch=2, **rules).estimand == "period"
+    assert set(foreign.streams) == {foreign.handle}
+    assert time_kernel(foreign.set, stream=foreign.handle, cache="cold", **rules).cache == "cold"
+
+
+def test_an_array_on_the_device_makes_a_call_work_of_the_device() -> None:
+    class Array:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    found = time_kernel(id, Array(), max_samples=8, max_time_s=1.0, warmup=2, batch=1)
+    assert found.timer == "event"
 
 
 ACTIONS = [

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from .._core.timing import Work
 
 class EventClock:
-    """Two events around work behind a gate, on the device's measuring stream."""
+    """Two events around work behind a gate, on the device's measuring stream or on `stream`, by its handle."""
 
     def __init__(
         self,
@@ -21,6 +21,7 @@ class EventClock:
         watchdog_s: float = 30.0,
         phase_s: float = 1.1e-6,
         seed: int = 1,
+        stream: int | None = None,
     ) -> None: ...
     gate_timeout_s: float
     phase_s: float
@@ -44,7 +45,9 @@ class EventClock:
 class Graphs:
     """Graphs of so many runs of one work each. Without `keep` the caller sees to it that the work lives as long."""
 
-    def __init__(self, device: int, work: Work | Callable[[], object], keep: bool = True) -> None: ...
+    def __init__(
+        self, device: int, work: Work | Callable[[], object], keep: bool = True, stream: int | None = None
+    ) -> None: ...
     def capture(self, runs: int) -> None: ...
     def nodes(self, runs: int) -> int: ...
     @property

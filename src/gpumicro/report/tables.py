@@ -21,6 +21,11 @@ FLAG_WORDS: Mapping[str, str] = {
     "drift": "the time moved steadily while it was measured",
     "bimodal": "the times fall into two separate groups (clock states, or a neighbour on the machine)",
     "target-missed": "the interval was still wider than asked for when the time or sample limit was reached",
+    "few-samples": "fewer than 6 samples, so no 95% interval: the work is slower than the whole time budget, or it was "
+    "interrupted",
+    "changes-inputs": "the work changes its own inputs, so later runs saw other data than the first",
+    "prints": "the work prints, and its printing is timed with it",
+    "side-stream": "the work left something running on another stream, which its time does not include",
     "not-steady": "the times had not settled when the warm-up limit was reached",
     "throttled": "the clock was held down by a power or thermal limit",
     "below-resolution": "too short for the timer to resolve",
