@@ -81,6 +81,11 @@ def with_ci95(interval: Interval) -> Record:
     return found if interval.bounded else found | {"ci95_why": "a figure it rests on was imported without an interval"}
 
 
+def threads_of(record: Record) -> Record:
+    """`threads` of a record that is made from another, with its reason where an imported one has none."""
+    return {key: record[key] for key in ("threads", "threads_why") if key in record}
+
+
 def rate(record: Record) -> Interval | None:
     """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
     return figure_of(record, "bandwidth_bytes_per_s" if record["family"] in BANDWIDTH_FAMILIES else "flop_per_s")
@@ -138,7 +143,7 @@ def ceiling_of(kind: str, best: Record, others: Sequence[Record], scope: str) ->
         "fraction_of_spec": None,
         "fraction_of_spec_why": "no spec",
         "measurement": best["id"],
-        "threads": best["threads"],
+        **threads_of(best),
         "kernel": best["kernel"],
         "recipe": _recipe(best),
         **({} if best.get("imported") else {"operands": best.get("operands", "uniform")}),
@@ -220,7 +225,7 @@ def ridge_points(ceilings: Sequence[Record]) -> list[Record]:
             )
             ridges.append({
                 "device": peak["device"], "memory": memory["level"], "arithmetic": peak["dtype"],
-                "threads": peak["threads"], "intensity_flop_per_byte": ridge.estimate, **with_ci95(ridge),
+                **threads_of(peak), "intensity_flop_per_byte": ridge.estimate, **with_ci95(ridge),
             })  # fmt: skip
     return ridges
 
@@ -271,7 +276,7 @@ def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name
     flags = [*flags_of(record), *(["above-ceiling"] if above else [])]
     out: Record = {
         "name": name, "kind": kind, "device": record["device"], "dtype": record["dtype"], "level": level,
-        "threads": record["threads"], "intensity_flop_per_byte": intensity, "flop_per_s": achieved.estimate,
+        **threads_of(record), "intensity_flop_per_byte": intensity, "flop_per_s": achieved.estimate,
         **with_ci95(achieved), "time_s": record["time_s"]["estimate"], "bound_by": bound.bound_by,
         "attainable_flop_per_s": bound.attainable.estimate,
         "fraction_of_attainable": achieved.estimate / bound.attainable.estimate,
@@ -416,7 +421,7 @@ def user_point(
     impossible = achieved.above(bound.attainable)
     out: Record = {
         "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": dtype, "level": level,
-        "threads": bound.ceiling["threads"], "intensity_flop_per_byte": flops / moved,
+        **threads_of(bound.ceiling), "intensity_flop_per_byte": flops / moved,
         "flop_per_s": achieved.estimate, "ci95": [achieved.low, achieved.high], "time_s": measurement.estimate_s,
         "time_at_roof_s": flops / bound.attainable.estimate, "bound_by": bound.bound_by,
         "attainable_flop_per_s": bound.attainable.estimate,

@@ -1,7 +1,7 @@
 """Results of other tools as our document: recognised by content, parsed, tagged with their source, never embellished.
 
-A format is one file here with `claims(source)` and `read(source)`, and one entry in FORMATS; docs/import.md says what of
-each is read. Nothing in this room measures; a figure that a tool does not state is null with its reason.
+A format is one file here with `claims(source)` and `read(source)`, and one entry in FORMATS; docs/import.md says what
+of each is read. Nothing in this room measures; a figure that a tool does not state is null with its reason.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def import_results(
     for path in paths:
         source = read_source(path)
         found = _module(format or tell_format(source)).read(source)
+        if not found.records:
+            raise source.wrong(f"{found.tool}'s output without any figure; did its run fail, or print them elsewhere?")
         _join(whole, found, device)
         version = {"version": found.version} if found.version else {"version": None, "version_why": "not in the file"}
         when = {"when": found.when} if found.when else {"when": None, "when_why": "not in the file"}

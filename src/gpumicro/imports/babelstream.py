@@ -16,9 +16,7 @@ from .source import Source, columns
 
 _CSV = re.compile(r"^function([,;\t ])\s*num_times\1", re.MULTILINE)
 _TABLE = re.compile(r"^Function\s+([KMGT]i?B(?:ytes)?)/s(?:ec)?\s+Min \(sec\)\s+Max\s+Average\s*$", re.MULTILINE)
-_UNITS = {
-    "MB": 1e6, "MIB": 2.0**20, "GB": 1e9, "GIB": 2.0**30, "TB": 1e12, "TIB": 2.0**40, "MBYTES": 1e6, "GBYTES": 1e9,
-}  # fmt: skip
+_UNITS = {"MB": 1e6, "MIB": 2.0**20, "GB": 1e9, "GIB": 2.0**30, "TB": 1e12, "TIB": 2.0**40}
 # label -> our name, arrays read or written once (docs of BabelStream: the weight of each kernel)
 KERNELS: Mapping[str, tuple[str, int]] = {
     "copy": ("stream.copy", 2), "mul": ("stream.scale", 2), "add": ("stream.add", 3), "triad": ("stream.triad", 3),
@@ -54,7 +52,7 @@ def read(source: Source) -> Parsed:
         if match := re.match(r"Version:\s*(\S+)", line):
             found.version = match[1]
             run = _Run()
-        elif match := re.match(r"Using \S+ device:? (.+)", line):
+        elif match := re.match(r"(?:Using \S+ device:? |CUDA Device \d+: )\"?([^\"]+)", line):
             run.device = found.device(f"gpu:{len(found.devices)}", "gpu", match[1].strip())
         elif match := re.match(r"Implementation:\s*(.+)", line):
             found.environment["implementation"] = match[1].strip()
@@ -73,21 +71,19 @@ def read(source: Source) -> Parsed:
             run.unit = _unit(source, match[1], number)
         elif run.heading:
             _row(source, found, run, line, number)
-    if not found.records:
-        raise source.wrong("a heading of BabelStream, and no row below it; did the run fail its validation?")
     return found
 
 
 def _unit_of_csv(source: Source, heading: Sequence[str], line: int) -> float:
     for name in heading:
-        if match := re.fullmatch(r"max_(\w+?)_?(?:per_sec|bytes_per_sec)", name):
-            return _unit(source, "MB" if match[1] == "m" else match[1], line)
+        if match := re.fullmatch(r"max_(\w+)_per_sec", name):
+            return _unit(source, match[1], line)
     raise source.wrong("no column max_..._per_sec in the heading of the CSV; BabelStream 3 and later write one", line)
 
 
 def _unit(source: Source, name: str, line: int) -> float:
     try:
-        return _UNITS[name.upper()]
+        return _UNITS[name.upper().removesuffix("YTES")]  # "MiB", of version 4 "mibytes"
     except KeyError:
         raise source.wrong(f"bandwidth in {name!r}, a unit that BabelStream is not known to use", line) from None
 
@@ -98,14 +94,13 @@ def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> No
     if label not in KERNELS:
         return  # what other programs print between and after the rows
     if len(fields) != len(run.heading):
-        raise source.wrong(
-            f"{len(fields)} fields where the heading has {len(run.heading)}: cut off, or with decimal commas (run the tool "
-            "under LC_ALL=C)", number,
-        )  # fmt: skip
+        raise source.ragged(len(fields), len(run.heading), number)
     row = dict(zip(run.heading, fields, strict=True))
-    rate = next(value for name, value in row.items() if name == "bandwidth" or name.startswith("max_") and "runtime" not in name)
+    rate = next(text for name, text in row.items() if name == "bandwidth" or name.endswith("_per_sec"))
     bandwidth = source.positive(rate, "bandwidth", number) * run.unit
-    best, worst, mean = (source.positive(row.get(f"{name}_runtime"), f"{name}_runtime", number) for name in ("min", "max", "avg"))
+    best, worst, mean = (
+        source.positive(row.get(name), name, number) for name in ("min_runtime", "max_runtime", "avg_runtime")
+    )
     elements = source.count(row["n_elements"], "n_elements", number, least=1) if "n_elements" in row else run.elements
     times = source.count(row["num_times"], "num_times", number, least=1) if "num_times" in row else run.times
     size = source.count(row["sizeof"], "sizeof", number, least=1) if "sizeof" in row else None
@@ -123,7 +118,8 @@ def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> No
     reason = "BabelStream states the best run, the worst and the mean, not the samples"
     found.add(
         made(
-            source, found, kernel=kernel, family="stream", device=run.device or found.device("imported", "unknown", None),
+            source, found, kernel=kernel, family="stream",
+            device=run.device or found.device("imported", "unknown", None),
             problem={"n": elements} if elements else {}, dtype=dtype, level="dram", bytes_moved=moved,
             time_s=stated(best, reason, location="min", min=best, max=worst, mean=mean),
             bandwidth=stated(bandwidth, reason), runs=times - 1 if times and times > 1 else None, line=number,

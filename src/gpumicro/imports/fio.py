@@ -34,16 +34,14 @@ def read(source: Source) -> Parsed:
         found.version, found.when = version.removeprefix("fio-"), str(doc["time"]) if "time" in doc else None
         device = _device(found, doc)
         common = doc["global options"] if isinstance(doc.get("global options"), dict) else {}
-        for job in source.entry(doc, "jobs", list, "the file"):
+        for job in source.objects(doc, "jobs", "the file"):
             _job(source, found, job, device, common)
-    if not found.records:
-        raise source.wrong("no job in it did any I/O; did the run fail?")
     return found
 
 
 def _identity(source: Source, doc: Record) -> tuple[Any, ...]:
-    jobs = source.entry(doc, "jobs", list, "the file")
-    return tuple((str(job.get("jobname")), str(job.get("job_start"))) for job in jobs if isinstance(job, dict))
+    jobs = source.objects(doc, "jobs", "the file")
+    return tuple((str(job.get("jobname")), str(job.get("job_start"))) for job in jobs)
 
 
 def _device(found: Parsed, doc: Record) -> str:
@@ -52,7 +50,7 @@ def _device(found: Parsed, doc: Record) -> str:
     return found.device("storage", "storage", ", ".join(names) or None)
 
 
-def _job(source: Source, found: Parsed, job: Any, device: str, common: Record) -> None:
+def _job(source: Source, found: Parsed, job: Record, device: str, common: Record) -> None:
     name = source.entry(job, "jobname", str, "a job")
     own = job["job options"] if isinstance(job.get("job options"), dict) else {}
     options = {key: str({**common, **own}[key]) for key in OPTIONS if key in {**common, **own}}
@@ -64,9 +62,12 @@ def _job(source: Source, found: Parsed, job: Any, device: str, common: Record) -
             did = True
             _direction(source, found, name, direction, part, options, error, device)
     if error and not did:
-        failed = f"fio: the job ended with error {error}"
-        found.add(made(source, found, kernel=f"fio.{name}", family="storage", device=device, labels=options, level="storage",
-                       failed=failed))  # fmt: skip
+        found.add(
+            made(
+                source, found, kernel=f"fio.{name}", family="storage", device=device, labels=options, level="storage",
+                failed=f"fio: the job ended with error {error}",
+            )
+        )  # fmt: skip
 
 
 def _direction(
@@ -75,7 +76,7 @@ def _direction(
 ) -> None:  # fmt: skip
     label = f"job {name!r}, {direction}"
     if "bw_bytes" not in part or ("clat_ns" not in part and "lat_ns" not in part):
-        raise source.wrong(f"{label}: no bw_bytes and clat_ns: written by fio 2, which counts in other units; use fio 3")
+        raise source.wrong(f"{label}: no bw_bytes and clat_ns; fio 2 counts in other units: use fio 3")
     bandwidth = source.number(part["bw_bytes"], f"{label}: bw_bytes")
     iops = source.number(part.get("iops"), f"{label}: iops")
     total = source.count(part.get("total_ios", 0), f"{label}: total_ios") or None
@@ -113,5 +114,6 @@ def _latency(source: Source, part: Record, label: str) -> Record:
         if bound in body:
             more[bound] = source.number(body[bound], f"{label}: {key} {bound}") * 1e-9
     location = "mean" if middle is None else "median"
-    latency = stated(mean if middle is None else middle, "fio states bins of latencies, not their order", location=location)
+    reason = "fio states bins of latencies, not their order"
+    latency = stated(mean if middle is None else middle, reason, location=location)
     return {"latency_s": (latency or {}) | more}

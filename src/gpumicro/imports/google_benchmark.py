@@ -36,22 +36,20 @@ def read(source: Source) -> Parsed:
         found.device("cpu", "cpu", None, logical=context.get("num_cpus"))
         if context.get("library_build_type") == "debug":
             found.notes.append("google-benchmark: its library was a debug build; its times may be too long.")
-        groups: dict[tuple[str, Any], list[Record]] = {}
-        for run in source.entry(doc, "benchmarks", list, "the file"):
-            name = run.get("run_name") if isinstance(run, dict) else None
+        groups: dict[tuple[str, int | None], list[Record]] = {}
+        for run in source.objects(doc, "benchmarks", "the file"):
+            name = run.get("run_name")
             name = name if isinstance(name, str) else source.entry(run, "name", str, "a benchmark")
-            groups.setdefault((name, run.get("threads")), []).append(run)
+            threads = source.count(run["threads"], f"{name}: threads", least=1) if "threads" in run else None
+            groups.setdefault((name, threads), []).append(run)
         for (name, threads), runs in groups.items():
             _benchmark(source, found, name, threads, runs)
-    if not found.records:
-        raise source.wrong("no benchmark in it; was it a --benchmark_list_tests, or a filter that fits none?")
     return found
 
 
-def _benchmark(source: Source, found: Parsed, name: str, threads: Any, runs: Sequence[Record]) -> None:
-    count = source.count(threads, f"{name}: threads", least=1) if threads is not None else None
+def _benchmark(source: Source, found: Parsed, name: str, threads: int | None, runs: Sequence[Record]) -> None:
     common: dict[str, Any] = {
-        "kernel": name, "family": "function", "device": "cpu", "threads": count,
+        "kernel": name, "family": "function", "device": "cpu", "threads": threads,
         "why": {"bytes_moved": "bytes_per_second is a rate by a clock that is not stated (wall or CPU)"},
     }  # fmt: skip
     for run in runs:
@@ -75,8 +73,9 @@ def _repetitions(source: Source, found: Parsed, name: str, runs: Sequence[Record
     times = [_seconds(source, name, run) for run in runs]
     spans = [time * runs_in for time, runs_in in zip(times, counts, strict=True)]
     timing, time_s = samples_timing(spans, counts, "google-benchmark: real time", "host", "native", "hot")
-    cpu = [source.number(run["cpu_time"], f"{name}: cpu_time") * _unit(source, name, run) for run in runs if "cpu_time" in run]
-    rates = [source.number(run["bytes_per_second"], f"{name}: bytes_per_second") for run in runs if "bytes_per_second" in run]
+    key = "bytes_per_second"
+    rates = [source.number(run[key], f"{name}: {key}") for run in runs if key in run]
+    cpu = [source.number(r["cpu_time"], f"{name}: cpu_time") * _unit(source, name, r) for r in runs if "cpu_time" in r]
     middle = sorted(rates)[len(rates) // 2] if rates else None
     reason = "the middle one of the repetitions' rates"
     found.add(
@@ -88,7 +87,7 @@ def _repetitions(source: Source, found: Parsed, name: str, runs: Sequence[Record
 
 
 def _aggregates(source: Source, found: Parsed, name: str, runs: Sequence[Record], common: dict[str, Any]) -> None:
-    by_name = {run.get("aggregate_name"): run for run in runs if "real_time" in run}
+    by_name = {str(run.get("aggregate_name")): run for run in runs if "real_time" in run}
     location = next((word for word in ("median", "mean") if word in by_name), None)
     if location is None:
         return  # the fit of a complexity (BigO, RMS) is no time
@@ -105,7 +104,7 @@ def _aggregates(source: Source, found: Parsed, name: str, runs: Sequence[Record]
 
 
 def _unit(source: Source, name: str, run: Record) -> float:
-    unit = run.get("time_unit", "ns")
+    unit = str(run.get("time_unit", "ns"))
     if unit not in UNITS:
         raise source.wrong(f"{name}: time_unit is {unit!r}; known: {', '.join(UNITS)}")
     return UNITS[unit]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .record import Parsed, made, stated
 from .source import Source, columns
@@ -56,43 +57,39 @@ def read(source: Source) -> Parsed:
         elif _HEADING.match(line):
             run.ready = len(columns(line, ",")) == 1 + COLUMNS * len(run.dtypes)
             if not run.ready or not run.dtypes:
-                raise source.wrong(f"the heading has {len(columns(line, ','))} columns for {len(run.dtypes)} types", number)
+                raise source.ragged(len(columns(line, ",")), 1 + COLUMNS * len(run.dtypes), number)
         elif run.ready and re.match(r"\s*\d+\s*,", line):
             _row(source, found, run, line, number)
         elif run.ready and line.startswith("---"):
             run.ready = False
-    if not found.records:
-        raise source.wrong("headings of mixbench, and no row below them; did the run fail?")
     return found
 
 
 def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> None:
     fields = columns(line, ",")
     if len(fields) != 1 + COLUMNS * len(run.dtypes):
-        raise source.wrong(
-            f"{len(fields)} fields where the heading has {1 + COLUMNS * len(run.dtypes)}: cut off, or with decimal commas "
-            "(run the tool under LC_ALL=C)", number,
-        )  # fmt: skip
+        raise source.ragged(len(fields), 1 + COLUMNS * len(run.dtypes), number)
     iterations = source.count(fields[0], "Compute iters", number)
     device = run.device or found.device("imported", "unknown", None)
     why = {"threads": "a GPU is run whole" if device.startswith("gpu") else "mixbench does not print it"}
     for index, dtype in enumerate(run.dtypes):
         cells = fields[1 + COLUMNS * index :][:COLUMNS]
-        common = {"kernel": "mixbench.fma", "family": "mixed", "device": device, "dtype": dtype, "line": number,
-                  "problem": {"iterations": iterations}, "threads": run.threads, "level": "dram", "why": why}  # fmt: skip
+        common: dict[str, Any] = {
+            "kernel": "mixbench.fma", "family": "mixed", "device": device, "dtype": dtype, "line": number,
+            "problem": {"iterations": iterations}, "threads": run.threads, "level": "dram", "why": why,
+        }  # fmt: skip
         if dtype in run.missing:
-            skipped = f"mixbench: the device does not support {dtype}"
-            found.add(made(source, found, skipped=skipped, **common))  # type: ignore[arg-type]
+            found.add(made(source, found, skipped=f"mixbench: the device does not support {dtype}", **common))
             continue
         names = ("Flops/byte", "ex.time", "GFLOPS", "GB/sec")
         figures = [source.number(text, f"{dtype}: {name}", number) for name, text in zip(names, cells, strict=True)]
         intensity, ms, gflops, gbytes = (figure or None for figure in figures)  # 0.00: below the printed decimals
         reason = "mixbench states one time for each row"
-        lost = {key: "printed as 0.00: below mixbench's two decimals" for key in RATES}
+        lost = dict.fromkeys(RATES, "printed as 0.00: below mixbench's two decimals")
         found.add(
             made(
                 source, found, intensity=intensity, time_s=stated(ms and ms * 1e-3, reason),
                 bandwidth=stated(gbytes and gbytes * 1e9, reason), flop_rate=stated(gflops and gflops * 1e9, reason),
-                **(common | {"why": lost | why}),  # type: ignore[arg-type]
+                **(common | {"why": lost | why}),
             )
         )  # fmt: skip

@@ -52,8 +52,6 @@ def read(source: Source) -> Parsed:
             _read_json(source, found, doc["nvbandwidth"])
     if not source.documents:
         _read_text(source, found)
-    if not found.records:
-        raise source.wrong("no test of nvbandwidth in it; did the run fail?")
     return found
 
 
@@ -98,11 +96,7 @@ def _line(source: Source, found: Parsed, test: _Test, line: str, number: int) ->
         elif not all(map(_CELL.match, fields[1:])):
             raise source.wrong(f"{line.strip()[:40]!r} is no row of {test.name}'s matrix", number)
         elif len(fields) != len(test.heading) + 1:
-            columns = len(test.heading)
-            raise source.wrong(
-                f"{len(fields) - 1} figures in a row of {columns} columns; the line is cut off or has decimal commas "
-                "(run the tool under LC_ALL=C)", number,
-            )  # fmt: skip
+            raise source.ragged(len(fields) - 1, len(test.heading), number)
         else:
             for column, text in zip(test.heading, fields[1:], strict=True):
                 _cell(source, found, test, fields[0], column, text, number)
@@ -119,14 +113,11 @@ def _status(source: Source, found: Parsed, test: _Test | None, word: str, rest: 
 
 
 def _without_figures(source: Source, found: Parsed, name: str, word: str, text: str, line: int | None) -> None:
-    reason = f"nvbandwidth: {text}" if text else f"nvbandwidth reports: {word}"
-    found.add(
-        made(
-            source, found, kernel=f"nvbandwidth.{name}", family="copy", device=_node(found), line=line,
-            skipped=f"nvbandwidth waived it: {text or 'it does not apply to this machine'}" if word == "waived" else None,
-            failed=None if word == "waived" else reason,
-        )
-    )  # fmt: skip
+    waived = f"nvbandwidth waived it: {text or 'it does not apply to this machine'}"
+    failed = f"nvbandwidth: {text}" if text else f"nvbandwidth reports: {word}"
+    why: dict[str, Any] = {"skipped": waived} if word == "waived" else {"failed": failed}
+    kernel = f"nvbandwidth.{name}"
+    found.add(made(source, found, kernel=kernel, family="copy", device=_node(found), line=line, **why))
 
 
 def _node(found: Parsed) -> str:
@@ -194,18 +185,21 @@ def _cell(source: Source, found: Parsed, test: _Test, row: str, column: str, tex
     whole = column.isdigit() and len(column) < 7
     ident = f"cuda:{int(column)}" if whole else "imported"
     device = ident if ident in found.devices else found.device(ident, "cuda" if whole else "unknown", None)
-    problem = {name: int(index) for name, index in (("row", row), ("column", column)) if index.isdigit() and len(index) < 7}
-    labels = {name: index for name, index in (("row", row), ("column", column)) if name not in problem}
+    indices = {"row": row, "column": column}
+    problem = {name: int(index) for name, index in indices.items() if index.isdigit() and len(index) < 7}
+    labels = {name: index for name, index in indices.items() if name not in problem}
     nanoseconds = test.what.endswith("(ns)") or ("(ns)" not in test.what and "latency" in test.name)
     figure = stated(value * (1e-9 if nanoseconds else 1e9), "nvbandwidth states one figure of its samples")
+    more: dict[str, Any] = {"latency_s": figure} if nanoseconds else {"bandwidth": figure}
+    why = {
+        "time_s": "nvbandwidth states a latency" if nanoseconds else "nvbandwidth states bandwidth only",
+        "threads": "a GPU or its copy engine",
+    }
     found.add(
         made(
             source, found, kernel=f"nvbandwidth.{test.name}", family="latency" if nanoseconds else "copy",
             device=device, problem=problem, labels=labels or None, level=_level(test.name), line=line,
-            bandwidth=None if nanoseconds else figure, facts={"what": test.what},
-            why={"time_s": "nvbandwidth states a latency" if nanoseconds else "nvbandwidth states bandwidth only",
-                 "threads": "a GPU or its copy engine"},
-            **({"latency_s": figure} if nanoseconds else {}),
+            facts={"what": test.what}, why=why, **more,
         )
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def read(source: Source) -> Parsed:
-    """Every state of every benchmark: its cold (isolated) time, its batch (back to back) time, or why it was skipped."""
+    """Every state of every benchmark: its cold (isolated) and batch (back to back) time, or why it was skipped."""
     found = Parsed("nvbench", None)
     for doc in source.documents:
         version = doc.get("meta", {}).get("version", {}) if isinstance(doc.get("meta"), dict) else {}
@@ -45,9 +45,9 @@ def read(source: Source) -> Parsed:
         if isinstance(own, dict) and isinstance(own.get("string"), str):
             found.version = own["string"]
         names = _devices(source, found, doc)
-        for bench in source.entry(doc, "benchmarks", list, "the file"):
+        for bench in source.objects(doc, "benchmarks", "the file"):
             name = source.entry(bench, "name", str, "a benchmark")
-            for state in source.entry(bench, "states", list, f"benchmark {name!r}"):
+            for state in source.objects(bench, "states", f"benchmark {name!r}"):
                 _state(source, found, name, state, names)
     return found
 
@@ -66,16 +66,20 @@ def _devices(source: Source, found: Parsed, doc: Record) -> dict[Any, str]:
     return ids
 
 
-def _state(source: Source, found: Parsed, bench: str, state: Any, devices: Mapping[Any, str]) -> None:
+def _state(source: Source, found: Parsed, bench: str, state: Record, devices: Mapping[Any, str]) -> None:
     label = f"a state of {bench!r}"
-    if not isinstance(state, dict):
-        raise source.wrong(f"{label} is no object; is it from a newer or an altered tool?")
     summaries = _summaries(source, state, label)
     number = state.get("device")
     known = isinstance(number, int) and number in devices
     device = devices[number] if known else found.device("imported", "unknown", None)
     problem, labels = _axes(source, state, label)
-    common: dict[str, Any] = {"kernel": bench, "family": "kernel", "device": device, "problem": problem, "labels": labels}
+    common: dict[str, Any] = {
+        "kernel": bench,
+        "family": "kernel",
+        "device": device,
+        "problem": problem,
+        "labels": labels,
+    }
     if state.get("is_skipped"):
         reason = state.get("skip_reason")
         found.add(made(source, found, skipped=f"nvbench skipped it: {reason or 'no reason given'}", **common))
@@ -97,10 +101,10 @@ def _state(source: Source, found: Parsed, bench: str, state: Any, devices: Mappi
         found.add(made(source, found, failed="nvbench wrote no time for it", **common))
 
 
-def _summaries(source: Source, state: Any, label: str) -> Summaries:
+def _summaries(source: Source, state: Record, label: str) -> Summaries:
     """tag -> {name of a value: its value}."""
     given = {}
-    for summary in source.entry(state, "summaries", (list, type(None)), label) if "summaries" in state else []:
+    for summary in _list(state.get("summaries")):  # null for none
         tag = source.entry(summary, "tag", str, f"a summary of {label}")
         given[tag] = {
             str(item.get("name")): item.get("value") for item in _list(summary.get("data")) if isinstance(item, dict)
@@ -217,11 +221,11 @@ def _float32(source: Source, path: Path, name: str, size: int) -> list[float]:
         raise source.wrong(f"sample file {name!r} cannot be read: {error.strerror or error}") from error
     if len(content) != 4 * size:
         has = "more" if len(content) > 4 * size else f"{len(content)}"
-        raise source.wrong(f"sample file {name!r} has {has} bytes where {size} samples take {4 * size}; is it of another run?")
+        raise source.wrong(
+            f"sample file {name!r} has {has} bytes where {size} samples take {4 * size}; is it of another run?"
+        )
     values = np.frombuffer(content, dtype="<f4").astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
     if len(wrong):
         raise source.wrong(f"sample file {name!r}: sample {wrong[0]} is {values[wrong[0]]}; a time is above 0 s")
     return [float(value) for value in values]
-
-

@@ -42,9 +42,7 @@ def read(source: Source) -> Parsed:
         elif heading and _is_row(line, heading):
             _row(source, found, device, title, heading, line.split(), number)
         elif heading and line.strip() and not line.lstrip().startswith("#"):
-            _passed(source, line, number)
-    if not found.records:
-        raise source.wrong("headings of OSU's tests, and no row below them; did the run fail?")
+            _passed(source, heading, line, number)
     return found
 
 
@@ -53,14 +51,11 @@ def _is_row(line: str, heading: Sequence[str]) -> bool:
     return bool(fields) and fields[0].replace(".", "", 1).isdigit() and len(fields) == len(heading)
 
 
-def _passed(source: Source, line: str, number: int) -> None:
+def _passed(source: Source, heading: Sequence[str], line: str, number: int) -> None:
     """Lines of a launcher between the rows pass; a row that is cut off or has decimal commas does not."""
     fields = line.split()
     if all(re.fullmatch(r"[-+]?[\d.,]+|nan|inf|-nan|-inf", field, re.IGNORECASE) for field in fields):
-        raise source.wrong(
-            f"{len(fields)} fields, which is no row of the table: cut off, or with decimal commas (run the tool under "
-            "LC_ALL=C)", number,
-        )  # fmt: skip
+        raise source.ragged(len(fields), len(heading), number)
 
 
 def _slug(title: str) -> str:
@@ -80,9 +75,9 @@ def _row(
     iterations = source.count(row["Iterations"], "Iterations", line, least=1) if "Iterations" in row else None
     reason = "OSU states the mean over its iterations"
     seconds = stated(microseconds and microseconds * 1e-6, reason, location="mean")
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = dict(problem)
     if collective:
-        more = _ranks(source, row, collective, line, microseconds)
+        more |= _ranks(source, row, collective, line, microseconds)
     if messages is not None:
         more["operations_per_s"] = stated(messages, reason)
     check: Record | None = None
@@ -95,7 +90,7 @@ def _row(
             problem=problem, labels=None if kind == "MPI" else {"memory": kind}, level="network", runs=iterations,
             time_s=seconds, bandwidth=stated(mega and mega * 1e6, reason), check=check, line=line,
             failed="OSU's validation of the message failed" if check and not check["passed"] else None,
-            why={"time_s": "OSU states a bandwidth" if microseconds is None else "printed as 0.00"}, **problem, **more,
+            why={"time_s": "OSU states a bandwidth" if microseconds is None else "printed as 0.00"}, **more,
         )
     )  # fmt: skip
 

@@ -168,9 +168,11 @@ def made(
         intensity = flops / bytes_moved
     sizes = [f"{name}={value}" for name, value in {**(problem or {}), **(labels or {})}.items()]
     sizes += [f"dtype={dtype}"] if dtype else []
-    where = [f"{device}/{tool}", *([f"threads={threads}"] if threads else []), *([f"variant={variant}"] if variant else [])]
+    how = [f"threads={threads}"] if threads else []
+    how += [f"variant={variant}"] if variant else []
+    where = "/".join([f"@{device}/{tool}", *([",".join(how)] if how else [])])
     record: Record = {
-        "id": f"{kernel}[{','.join(sizes)}]@{where[0]}{'/' if where[1:] else ''}{','.join(where[1:])}",
+        "id": f"{kernel}[{','.join(sizes)}]{where}",
         "status": "failed" if failed else "skipped" if skipped else "ok",
         "kernel": kernel, "family": family, "variant": variant, **or_why("dtype", dtype, reasons["dtype"]),
         **or_why("level", level, reasons["level"]), "device": device, "backend": tool,

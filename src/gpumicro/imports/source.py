@@ -79,6 +79,11 @@ class Source:
         where = f"{self.name}:{line}" if line else self.name
         return UsageError(f"{where}: {what}")
 
+    def ragged(self, found: int, expected: int, line: int) -> UsageError:
+        """The error for a row that has not the heading's number of fields."""
+        cure = "cut off, mixed with another, or with decimal commas (run the tool under LC_ALL=C)"
+        return self.wrong(f"{found} fields where the heading has {expected}: {cure}", line)
+
     def number(self, value: Any, what: str, line: int | None = None, *, least: float = 0.0) -> float:
         """A finite number of at least `least`, from a JSON value or a column's text; UsageError says which was not."""
         found = _float(value)
@@ -107,6 +112,13 @@ class Source:
         if found > MOST_COUNT:
             raise self.wrong(f"{what} is {_shown(value)}: the file is damaged", line)
         return int(found)
+
+    def objects(self, record: Any, key: str, where: str) -> list[dict[str, Any]]:
+        """`record[key]`, a list that holds objects only."""
+        found: list[dict[str, Any]] = self.entry(record, key, list, where)
+        if not all(isinstance(item, dict) for item in found):
+            raise self.wrong(f"{key!r} of {where} holds what is no object; is it from a newer or an altered tool?")
+        return found
 
     def entry(self, record: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
         """`record[key]` of a JSON object, which must be there and of that type."""

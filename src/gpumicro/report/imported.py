@@ -10,7 +10,6 @@ from ..units import format_size
 from .tables import Column, Doc, Table, clean, interval, quantity
 
 
-
 def imported_tables(doc: Doc) -> Iterator[Table]:
     """A table a kind, those that have rows."""
     items = [item for item in doc["measurements"] if item.get("imported") and item["status"] == "ok"]
