@@ -64,7 +64,7 @@ def test_a_file_that_bears_two_marks_names_the_candidates(tmp_path: Path) -> Non
     assert "babelstream or osu; say which with --format" in text
     file = tmp_path / "both.txt"
     file.write_text(both)
-    assert imports.import_results([str(file)], format="osu")["imported"]["tool"] == "OSU micro-benchmarks"
+    assert imports.import_results([str(file)], format="osu")["imported"]["tool"] == "osu-micro-benchmarks"
 
 
 @pytest.mark.parametrize("path", [p for p in SAMPLES if p.suffix == ".json"], ids=lambda p: p.name)

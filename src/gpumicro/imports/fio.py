@@ -47,7 +47,7 @@ def _identity(source: Source, doc: Record) -> tuple[Any, ...]:
 def _device(found: Parsed, doc: Record) -> str:
     disks = doc.get("disk_util")
     names = [str(disk.get("name")) for disk in disks if isinstance(disk, dict)] if isinstance(disks, list) else []
-    return found.device("storage", "storage", ", ".join(names) or None)
+    return found.device("storage", "storage", ", ".join(names) or None, "storage")
 
 
 def _job(source: Source, found: Parsed, job: Record, device: str, common: Record) -> None:

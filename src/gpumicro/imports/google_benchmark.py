@@ -33,7 +33,7 @@ def read(source: Source) -> Parsed:
         version = context.get("library_version")
         found.version = version if isinstance(version, str) else found.version
         found.when = str(context["date"]) if "date" in context else None
-        found.device("cpu", "cpu", None, logical=context.get("num_cpus"))
+        found.device("cpu", "cpu", None, "CPU", logical=context.get("num_cpus"))
         if context.get("library_build_type") == "debug":
             found.notes.append("google-benchmark: its library was a debug build; its times may be too long.")
         groups: dict[tuple[str, int | None], list[Record]] = {}

@@ -48,7 +48,7 @@ def read(source: Source) -> Parsed:
             run.device = found.device(f"gpu:{len(found.devices)}", "gpu", match[1].strip())
         elif match := re.match(r"Total threads:\s*(\d+)", line):
             run.threads = source.count(match[1], "the number of threads", number, least=1)
-            run.device = found.device("cpu", "cpu", None)
+            run.device = found.device("cpu", "cpu", None, "CPU")
         elif match := re.match(r"Warning:\s+(Half|Double) precision computations are not supported", line):
             run.missing += (DTYPES[match[1].lower()],)
         elif _TYPES.match(line):

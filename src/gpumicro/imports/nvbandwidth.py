@@ -121,7 +121,7 @@ def _without_figures(source: Source, found: Parsed, name: str, word: str, text: 
 
 
 def _node(found: Parsed) -> str:
-    return next(iter(found.devices), None) or found.device("imported", "unknown", None)
+    return found.device("node", "group", "the node as a whole")
 
 
 def _end(source: Source, found: Parsed, test: _Test | None) -> None:

@@ -30,8 +30,8 @@ def claims(source: Source) -> bool:
 
 def read(source: Source) -> Parsed:
     """Every row of every test."""
-    found = Parsed("OSU micro-benchmarks", None)
-    device = found.device("ranks", "group", None)
+    found = Parsed("osu-micro-benchmarks", None)
+    device = found.device("ranks", "group", None, "MPI ranks")
     title, heading = "", None
     for number, line in enumerate(source.lines, 1):
         if match := _TITLE.match(line):

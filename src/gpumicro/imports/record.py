@@ -33,9 +33,9 @@ class Parsed:
     when: str | None = None  # the date as the tool wrote it
     seen: dict[str, int] = field(default_factory=dict)
 
-    def device(self, ident: str, kind: str, name: str | None, **facts: Any) -> str:
-        """Note a device; without a `name` the file does not say what ran. Returns its id."""
-        known: Record = {"id": ident, "kind": kind, "name": name or UNNAMED}
+    def device(self, ident: str, kind: str, name: str | None, unnamed: str = "unknown device", **facts: Any) -> str:
+        """Note a device; without a `name` the file does not say what ran (`unnamed` in words). Returns its id."""
+        known: Record = {"id": ident, "kind": kind, "name": name or f"{unnamed} (the file does not name it)"}
         if name is None:
             known["named"] = False
         self.devices.setdefault(ident, known | {key: value for key, value in facts.items() if _plain(value)})
@@ -53,9 +53,6 @@ class Parsed:
 def _plain(value: object) -> bool:
     """Whether it may stand as a fact: a text, a count or a yes; what else a damaged file has there is left out."""
     return isinstance(value, (str, bool)) or (isinstance(value, int) and 0 <= value <= MOST_COUNT)
-
-
-UNNAMED = "unknown device (the file does not name it)"
 
 
 def or_why(key: str, value: Any, why: str) -> Record:
@@ -168,11 +165,12 @@ def made(
         intensity = flops / bytes_moved
     sizes = [f"{name}={value}" for name, value in {**(problem or {}), **(labels or {})}.items()]
     sizes += [f"dtype={dtype}"] if dtype else []
+    size = f"[{','.join(sizes)}]" if sizes else ""
     how = [f"threads={threads}"] if threads else []
     how += [f"variant={variant}"] if variant else []
     where = "/".join([f"@{device}/{tool}", *([",".join(how)] if how else [])])
     record: Record = {
-        "id": f"{kernel}[{','.join(sizes)}]{where}",
+        "id": f"{kernel}{size}{where}",
         "status": "failed" if failed else "skipped" if skipped else "ok",
         "kernel": kernel, "family": family, "variant": variant, **or_why("dtype", dtype, reasons["dtype"]),
         **or_why("level", level, reasons["level"]), "device": device, "backend": tool,

@@ -24,12 +24,12 @@ def imported_tables(doc: Doc) -> Iterator[Table]:
 
 
 def _columns(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name.lstrip(">"), name[0] == ">") for name in names)
+    return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
 
 
 _MESSAGE = _columns("test", "on", ">size", "type", ">time", ">algbw", ">busbw", ">bandwidth", ">messages/s")
-_STORAGE = _columns("job", "I/O", ">bandwidth", ">I/O a second", ">latency", ">99%")
-_TIMED = _columns("function", "on", ">time", ">95% interval", ">bandwidth", ">samples", "flags")
+_STORAGE = _columns("job", "/what", ">bandwidth", ">I/O a second", ">latency", ">99%")
+_TIMED = _columns("function", "on", ">time", ">95% interval", ">bandwidth", ">samples", "/flags")
 _PAIRS = _columns("test", ">figures", ">lowest", ">highest")
 
 

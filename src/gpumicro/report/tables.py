@@ -360,6 +360,11 @@ def warnings(doc: Doc) -> list[str]:
     return lines
 
 
+def document_title(doc: Doc) -> str:
+    """What a document shows: a roofline, but for imported results that give none."""
+    return "Roofline" if doc["ceilings"] or not doc.get("imported") else "Results"
+
+
 def imported_from(doc: Doc) -> str:
     """ "nvbench 0.2.0 (r.json)": the tool that measured, of an imported document."""
     imported = doc["imported"]
