@@ -297,6 +297,26 @@ def test_two_tools_share_a_roof_under_one_name() -> None:
     assert len({m["id"] for m in doc["measurements"]}) == len(doc["measurements"])
 
 
+def test_two_unnamed_devices_of_one_file_stay_two(tmp_path: Path) -> None:
+    lines = (DATA / "nvbandwidth.txt").read_text().splitlines()
+    file = tmp_path / "n.txt"
+    file.write_text("\n".join(line for line in lines if not line.startswith("Device ")) + "\n")
+    doc = imports.import_results([str(file)], device="Imaginary GPU 9000")
+    cells = [m["device"] for m in doc["measurements"] if m["kernel"] == "nvbandwidth.host_to_device_memcpy_ce"]
+    assert cells == ["cuda:0", "cuda:1"]
+
+
+def test_two_runs_on_one_gpu_share_its_roof(tmp_path: Path) -> None:
+    file = tmp_path / "twice.txt"
+    text = (DATA / "babelstream.txt").read_text()
+    file.write_text(text + text.replace("Precision: float", "Precision: double").replace("0000.000 ", "1000.000 "))
+    doc = imports.import_results([str(file)])
+    assert [d["id"] for d in doc["devices"]] == ["gpu:0"]
+    (roof,) = doc["ceilings"]
+    assert roof["achieved"] == 1201000 * 2.0**20
+    assert {m["dtype"] for m in doc["measurements"]} == {"float32", "float64"}
+
+
 # -- storage and functions -------------------------------------------------------------------------------------------
 
 

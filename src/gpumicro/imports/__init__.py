@@ -100,12 +100,15 @@ def _module(name: str) -> ModuleType:
 
 def _join(whole: Parsed, found: Parsed, device: str | None) -> None:
     """Put what a file held with the rest; devices of different files are one where they bear the same name and id."""
-    renamed = {}
+    renamed: dict[str, str] = {}
     for old, facts in found.devices.items():
         named = facts.pop("named", True)
         new = old
         if not named and device is not None:
-            new, facts["name"] = _same_name(whole, device) or old, device
+            same = _same_name(whole, device)
+            facts["name"] = device
+            if same and same not in renamed.values():  # two devices of one file stay two
+                new = same
         elif not named and old in whole.devices:
             new = _free(whole, old)
         if new in whole.devices and whole.devices[new]["name"] != facts["name"]:

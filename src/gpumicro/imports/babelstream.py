@@ -53,7 +53,7 @@ def read(source: Source) -> Parsed:
             found.version = match[1]
             run = _Run()
         elif match := re.match(r"(?:Using \S+ device:? |CUDA Device \d+: )\"?([^\"]+)", line):
-            run.device = found.device(f"gpu:{len(found.devices)}", "gpu", match[1].strip())
+            run.device = found.gpu(match[1].strip())
         elif match := re.match(r"Implementation:\s*(.+)", line):
             found.environment["implementation"] = match[1].strip()
         elif match := re.match(r"Running\b.*?(\d+) times", line):

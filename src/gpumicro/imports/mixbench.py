@@ -45,7 +45,7 @@ def read(source: Source) -> Parsed:
         if match := re.match(r"mixbench\S* \((.*?)\)", line):
             found.version, run = match[1], _Run()
         elif match := re.match(r"Device:\s+(.+)", line):
-            run.device = found.device(f"gpu:{len(found.devices)}", "gpu", match[1].strip())
+            run.device = found.gpu(match[1].strip())
         elif match := re.match(r"Total threads:\s*(\d+)", line):
             run.threads = source.count(match[1], "the number of threads", number, least=1)
             run.device = found.device("cpu", "cpu", None, "CPU")

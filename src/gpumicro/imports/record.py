@@ -41,6 +41,11 @@ class Parsed:
         self.devices.setdefault(ident, known | {key: value for key, value in facts.items() if _plain(value)})
         return ident
 
+    def gpu(self, name: str) -> str:
+        """The id of the GPU of that name; a log that names it again means the same."""
+        known = (ident for ident, facts in self.devices.items() if facts["name"] == name)
+        return next(known, None) or self.device(f"gpu:{len(self.devices)}", "gpu", name)
+
     def add(self, record: Record) -> None:
         """Keep a record; a second one of the same id (several runs in one log) is told apart by `#2`."""
         base = record["id"]
