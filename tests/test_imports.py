@@ -199,6 +199,30 @@ def test_nvbandwidth_cells_waived_and_failed(name: str) -> None:
     assert one(doc, "nvbandwidth.all_to_host_memcpy_ce")["status"] == "failed"
 
 
+def test_nvbandwidth_in_both_directions_tells_the_three_matrices_apart(tmp_path: Path) -> None:
+    """The text names each; the JSON stacks them."""
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    text = f"nvbandwidth Version: v0.8\nRunning {name}.\n"
+    for number, part in enumerate(("Read1", "Read2", "Total")):
+        text += f"memcpy CE GPU(row) <-> GPU(column) {part} bandwidth (GB/s)\n           0         1\n"
+        text += f" 0       N/A    {100 + number}.00\n 1    {200 + number}.00       N/A\n\nSUM {name} 1.00\n"
+    rows = [row for n in range(3) for row in (["N/A", f"{100 + n}"], [f"{200 + n}", "N/A"])]
+    case = {
+        "name": name, "status": "Passed", "bandwidth_matrix": rows,
+        "bandwidth_description": "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)",
+    }  # fmt: skip
+    (tmp_path / "b.txt").write_text(text)
+    (tmp_path / "b.json").write_text(json.dumps({"nvbandwidth": {"version": "v0.8", "testcases": [case]}}))
+    for file in ("b.txt", "b.json"):
+        cells = imports.import_results([str(tmp_path / file)])["measurements"]
+        assert [
+            (m["variant"], *m["problem"].values(), m["bandwidth_bytes_per_s"]["estimate"] / 1e9) for m in cells
+        ] == [
+            ("first", 0, 1, 100), ("first", 1, 0, 200), ("second", 0, 1, 101), ("second", 1, 0, 201),
+            ("total", 0, 1, 102), ("total", 1, 0, 202),
+        ]  # fmt: skip
+
+
 # -- rooflines -------------------------------------------------------------------------------------------------------
 
 

@@ -264,6 +264,14 @@ def test_a_blank_column_is_not_taken_for_another(tmp_path: Path) -> None:
     assert record["time_s"]["estimate"] == pytest.approx(400e-6)
 
 
+def test_a_list_of_ranks_with_holes_gives_no_number(tmp_path: Path) -> None:
+    file = tmp_path / "holes.txt"
+    file.write_text((DATA / "nccl.txt").read_text().replace("Rank  3", "Rank 999999999"))
+    record = imports.import_results([str(file)])["measurements"][2]
+    assert record["ranks"] is None
+    assert record["busbw_bytes_per_s"]["estimate"] == 251.66e9
+
+
 def test_one_rank_has_no_bus(tmp_path: Path) -> None:
     lines = (DATA / "nccl.txt").read_text().splitlines()
     file = tmp_path / "one.txt"

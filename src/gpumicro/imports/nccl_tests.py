@@ -41,7 +41,9 @@ class _Run:
 
     @property
     def ranks(self) -> int | None:
-        return max(self.names) + 1 if self.names and not self.cut else None
+        """How many there are, where the log lists each of them."""
+        whole = self.names and not self.cut and max(self.names) + 1 == len(self.names)
+        return len(self.names) if whole else None
 
 
 def read(source: Source) -> Parsed:
@@ -149,7 +151,7 @@ def _json_ranks(source: Source, config: Record) -> dict[int, str]:
         return {}
     threads, gpus = (source.count(config.get(key, 1), key, least=1) for key in ("nthreads", "ngpus"))
     total = len(devices) * threads * gpus
-    if total > 2**20:
+    if total > 2**16:
         raise source.wrong(f"{total} ranks: the file is damaged")
     return {rank: str(devices[rank // (threads * gpus)].get("device_info", "")) for rank in range(total)}
 

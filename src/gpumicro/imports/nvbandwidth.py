@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .record import Parsed, Record, made, stated
@@ -18,6 +18,9 @@ from .source import Source
 _RUNNING = re.compile(r"^Running (\S+?)\.?\s*$")
 _STATUS = re.compile(r"^\s*(Waived|WAIVED|Error|ERROR|Not Found)\b:?\s*(.*)$")
 _DEVICE = re.compile(r"^\s*(?:Device )?(\d+): (.*?) \([0-9a-fA-F:.]+\)(?::.*)?$")
+PARTS = ("first", "second", "total")
+_PART = re.compile(r"\b(?:(?:Read|Write)([12])|(Total)) bandwidth", re.IGNORECASE)
+_ROW = re.compile(r"\s*\S+\s+([-+.\d]|N/A|nan|inf)", re.IGNORECASE)
 _UNIT = re.compile(r"\((GB/s|ns)\)\s*$")
 _CELL = re.compile(r"^(N/A|[-+]?(\d[\d.,eE+-]*|nan|inf))$", re.IGNORECASE)
 
@@ -41,7 +44,7 @@ class _Test:
     what: str = ""
     heading: Sequence[str] = ()
     cells: int = 0
-    finished: bool = field(default=False)  # its sum was read, or its status
+    part: str = ""  # of a test in both directions
 
 
 def read(source: Source) -> Parsed:
@@ -78,7 +81,7 @@ def _read_text(source: Source, found: Parsed) -> None:
             test = _status(source, found, test, match[1].lower(), match[2].strip(), number)
         elif line.startswith("Device "):
             _device(found, line)
-        elif test and not test.finished:
+        elif test:
             _line(source, found, test, line, number)
     _end(source, found, test)
 
@@ -87,8 +90,12 @@ def _line(source: Source, found: Parsed, test: _Test, line: str, number: int) ->
     """A line below "Running ...": what is measured, the matrix' heading, a row, or its sum."""
     if _UNIT.search(line):
         test.what, test.heading = line.strip(), ()
+        part = _PART.search(line)
+        test.part = PARTS[int(part[1] or 3) - 1] if part else ""
     elif line.startswith(("SUM ", "&&&& PERF ")):
-        test.finished = test.cells > 0
+        test.what = ""
+    elif test.cells and not _ROW.match(line):
+        test.what = ""  # ends a matrix; another one of the same test may follow
     elif test.what and line.strip():
         fields = line.split()
         if not test.heading:
@@ -104,7 +111,7 @@ def _line(source: Source, found: Parsed, test: _Test, line: str, number: int) ->
 
 def _status(source: Source, found: Parsed, test: _Test | None, word: str, rest: str, line: int) -> _Test | None:
     """WAIVED and errors. The text names the test on the line before, where it names it at all."""
-    running = test if test and not test.finished and not test.cells else None
+    running = test if test and not test.cells else None
     if running is None:
         _end(source, found, test)
     name = running.name if running else rest.split()[0] if word == "waived" and rest else "unnamed"
@@ -161,11 +168,14 @@ def _read_json(source: Source, found: Parsed, root: Record) -> None:
 
 def _matrix(source: Source, found: Parsed, name: str, case: Record, matrix: list[Any]) -> None:
     test = _Test(name, None, source.entry(case, "bandwidth_description", str, f"test {name}"))
-    for row, values in enumerate(matrix):
-        if not isinstance(values, list):
-            raise source.wrong(f"row {row} of {name}'s matrix is no list")
+    rows = [source.entry({"row": values}, "row", list, f"{name}'s matrix") for values in matrix]
+    # a test in both directions puts its three matrices on top of each other, and the last one's description over all
+    stacked = "bidirectional" in name and len(rows) == 3 * len(rows[0])
+    height = len(rows) // 3 if stacked else len(rows)
+    for row, values in enumerate(rows):
         for column, text in enumerate(values):
-            _cell(source, found, test, str(row), str(column), text, None)
+            test.part = PARTS[row // height] if stacked else ""
+            _cell(source, found, test, str(row % height), str(column), text, None)
     if not test.cells:
         _without_figures(source, found, name, "waived", "no pair of devices could run it", None)
 
@@ -199,7 +209,7 @@ def _cell(source: Source, found: Parsed, test: _Test, row: str, column: str, tex
         made(
             source, found, kernel=f"nvbandwidth.{test.name}", family="latency" if nanoseconds else "copy",
             device=device, problem=problem, labels=labels or None, level=_level(test.name), line=line,
-            facts={"what": test.what}, why=why, **more,
+            variant=test.part, facts={"what": test.what}, why=why, **more,
         )
     )  # fmt: skip
 
