@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +72,14 @@ def test_every_report_says_who_measured(name: str, format: str) -> None:
         assert f"IMPORTED from {tool}" in text
         assert "not measured by gpumicro" in text
     assert content
+
+
+def test_csv_names_the_tool_and_holds_what_it_states() -> None:
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"].render(load("nvbandwidth.txt")).decode(), newline="")))
+    assert (rows[0]["record"], rows[0]["name"]) == ("imported", "nvbandwidth v0.8 (nvbandwidth.txt)")
+    assert (rows[1]["unit"], float(rows[1]["value"]), rows[1]["ci95_low"]) == ("B/s", 55.25e9, "")
+    latency = next(row for row in rows if "latency_sm" in row["name"])
+    assert (latency["unit"], float(latency["value"])) == ("s", pytest.approx(650.5e-9))
 
 
 def test_there_is_a_sample_of_each_format() -> None:
