@@ -15,8 +15,8 @@ ROOMS = (
     "cupy_cuda", "cupy_clock", "device_timers", "works", "device_probe", "measurement", "agreement", "baselines",
     "sampling", "measure", "ratios", "replicates", "comparison", "worker", "command_pairs", "schema", "result",
     "result_pairs", "result_diff", "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends",
-    "recorder", "model", "verdicts", "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "cli",
-    "__main__",
+    "recorder", "model", "imports", "verdicts", "explain", "sustain", "plan", "lock", "taking", "survey", "report",
+    "chart", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
 # A type-only import makes no dependency at run time.

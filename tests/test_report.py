@@ -176,6 +176,7 @@ def test_every_flag_of_the_vocabulary_has_words() -> None:
         "impossible",
         "launch-bound",
         "cache-resident",
+        "best-run",
         "gate-timeout",
         "sync",
         "nonlinear",

@@ -30,6 +30,7 @@ _PUBLIC = {
     "prepare": "backends",
     "Roofline": "chart",
     "roofline": "chart",
+    "import_results": "imports",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError
+    from .imports import import_results
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
     from .replicates import ProcessComparison

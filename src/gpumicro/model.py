@@ -8,7 +8,7 @@ multicore architectures", CACM 52(4), 2009: attainable = min(peak, bandwidth x a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +22,7 @@ VECTOR_RECIPES = ("peak.fma", "peak.dot")
 TENSOR_RECIPES = ("peak.mma", "peak.wgmma", "peak.tcgen05")  # three generations of tensor-core instructions
 ROOF_RECIPES = VECTOR_RECIPES + TENSOR_RECIPES
 BANDWIDTH_FAMILIES = ("stream", "cache")  # judged by bytes; their best is a memory level's ceiling
+CEILING_RATES = {"memory": "bandwidth_bytes_per_s", "arithmetic": "flop_per_s"}
 LEVEL_ORDER = ("register", "shared", "l1", "l2", "l3", "dram", "host", "peer", "network", "storage")
 
 ABOVE_SPEC_OVER = 0.01  # a wide interval is no excuse to be further above a physical bound; clocks are read this well
@@ -37,31 +38,64 @@ CAUSES_ABOVE = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its 95% interval, in the unit of whatever it measures."""
+    """An estimate with its 95% interval, in the unit of whatever it measures.
+
+    Without a known width (`bounded` False: another tool's figure, imported) both ends are the estimate itself, so that
+    arithmetic goes on; `ci95` is None then, and `above` asks for a margin instead.
+    """
 
     estimate: float
     low: float
     high: float
+    bounded: bool = True
 
     @classmethod
-    def of(cls, figure: Mapping[str, Any]) -> Interval:
-        """From a record's `{"estimate": ..., "ci95": [low, high]}`."""
-        low, high = figure["ci95"]
-        return cls(figure["estimate"], low, high)
+    def of(cls, figure: Mapping[str, Any], key: str = "estimate") -> Interval:
+        """From a record's `{"estimate": ..., "ci95": [low, high]}`, or a ceiling (`key` "achieved")."""
+        ci95 = figure["ci95"]
+        low, high = ci95 or (figure[key], figure[key])
+        return cls(figure[key], low, high, ci95 is not None)
+
+    @property
+    def ci95(self) -> list[float] | None:
+        """Both ends, None where the width is not known."""
+        return [self.low, self.high] if self.bounded else None
 
     def scaled(self, factor: float) -> Interval:
-        return Interval(self.estimate * factor, self.low * factor, self.high * factor)
+        return replace(self, estimate=self.estimate * factor, low=self.low * factor, high=self.high * factor)
 
     def lesser(self, other: Interval) -> Interval:
         """The minimum of two, end by end."""
-        return Interval(min(self.estimate, other.estimate), min(self.low, other.low), min(self.high, other.high))
+        low, high = min(self.low, other.low), min(self.high, other.high)
+        return Interval(min(self.estimate, other.estimate), low, high, self.bounded and other.bounded)
+
+    def above(self, other: Interval) -> bool:
+        """Whether it is higher by more than both intervals, or by more than 5% where one of them is not known."""
+        margin = 1.0 if self.bounded and other.bounded else 1 + UNSTABLE_OVER
+        return self.low > other.high * margin
+
+
+def with_ci95(interval: Interval) -> Record:
+    """`ci95` of a record that is made, with its reason where there is none."""
+    found: Record = {"ci95": interval.ci95}
+    return found if interval.bounded else found | {"ci95_why": "a figure it rests on was imported without an interval"}
+
+
+def threads_of(record: Record) -> Record:
+    """`threads` of a record that is made from another, with its reason where an imported one has none."""
+    return {key: record[key] for key in ("threads", "threads_why") if key in record}
 
 
 def rate(record: Record) -> Interval | None:
     """What the record's kernel is judged by: FLOP/s where its ceiling is arithmetic, else bytes/s."""
-    key = "bandwidth_bytes_per_s" if record["family"] in BANDWIDTH_FAMILIES else "flop_per_s"
+    return figure_of(record, "bandwidth_bytes_per_s" if record["family"] in BANDWIDTH_FAMILIES else "flop_per_s")
+
+
+def figure_of(record: Record, key: str) -> Interval | None:
+    """A record's rate, where it is resolved; an imported one needs no interval."""
     figure = record.get(key)
-    return Interval.of(figure) if figure and resolved(figure) else None
+    usable = resolved(figure) or (record.get("imported") and figure and figure["estimate"] is not None)
+    return Interval.of(figure) if figure and usable else None
 
 
 def resolved(figure: Mapping[str, Any] | None) -> bool:
@@ -87,46 +121,55 @@ def grouped(records: Iterable[Record], key: Callable[[Record], tuple[Any, ...]])
     return [(name, list(group)) for name, group in groupby(sorted(records, key=key), key)]
 
 
-def _ceiling(kind: str, best: Record, others: Sequence[Record], scope: str) -> Record:
-    achieved = rate(best)
+def ceiling_of(kind: str, best: Record, others: Sequence[Record], scope: str) -> Record:
+    """The ceiling ("memory" or "arithmetic") that the best record sets; the others are its alternatives."""
+    key = CEILING_RATES[kind]
+    achieved = figure_of(best, key)
     assert achieved is not None
     name = best["level"] if kind == "memory" else best["dtype"]
+    threads = f"/threads={best['threads']}" if best["threads"] else ""  # an imported file may not say how many
     recipe_tail = f"/{best['kernel']}" if scope == "shown" and kind == "arithmetic" else ""
     return {
-        "id": f"{best['device']}/{name}/threads={best['threads']}{recipe_tail}",
+        "id": f"{best['device']}/{name}{threads}{recipe_tail}",
         "kind": kind,
         "device": best["device"],
         "level": best["level"] if kind == "memory" else None,
         "dtype": best["dtype"] if kind == "arithmetic" else None,
         "unit": "B/s" if kind == "memory" else "FLOP/s",
         "achieved": achieved.estimate,
-        "ci95": [achieved.low, achieved.high],
+        **with_ci95(achieved),
         "spec": None,
         "spec_why": "no spec was given or found for this figure",
         "fraction_of_spec": None,
         "fraction_of_spec_why": "no spec",
         "measurement": best["id"],
-        "threads": best["threads"],
+        **threads_of(best),
         "kernel": best["kernel"],
         "recipe": _recipe(best),
-        "operands": best.get("operands", "uniform"),
+        **({} if best.get("imported") else {"operands": best.get("operands", "uniform")}),
         "alternatives": [
-            {"recipe": _recipe(other), "achieved": figure.estimate, "ci95": [figure.low, figure.high],
-             "measurement": other["id"]}
+            {"recipe": _recipe(other), "achieved": figure.estimate, **with_ci95(figure), "measurement": other["id"]}
             for other in others
-            if (figure := rate(other))
+            if (figure := figure_of(other, key))
         ],
         "scope": scope,
-        "flags": list(best["timing"]["flags"]),
-    }  # fmt: skip
+        "flags": flags_of(best),
+    }
+
+
+def flags_of(record: Mapping[str, Any]) -> list[str]:
+    """A measurement's flags: those of its samples, then those of the record itself (of an imported one)."""
+    return [*(record["timing"] or {}).get("flags", []), *record.get("flags", [])]
 
 
 def _level_rank(level: str) -> int:
     return LEVEL_ORDER.index(level) if level in LEVEL_ORDER else len(LEVEL_ORDER)
 
 
-def _by_rate(records: Sequence[Record]) -> list[Record]:
-    with_rate = [(figure.estimate, index) for index, record in enumerate(records) if (figure := rate(record))]
+def by_rate(records: Sequence[Record], kind: str) -> list[Record]:
+    """Those that have the rate of that kind of ceiling, fastest first."""
+    key = CEILING_RATES[kind]
+    with_rate = [(figure.estimate, index) for index, record in enumerate(records) if (figure := figure_of(record, key))]
     return [records[index] for _, index in sorted(with_rate, key=lambda pair: (-pair[0], pair[1]))]
 
 
@@ -136,9 +179,9 @@ def memory_ceilings(records: Sequence[Record]) -> list[Record]:
     most = {device: max(r["threads"] for r in group) for device, group in grouped(streams, lambda r: (r["device"],))}
     ceilings = []
     for (device, _, threads), group in grouped(streams, lambda r: (r["device"], r["level"], r["threads"])):
-        if ranked := _by_rate(group):
+        if ranked := by_rate(group, "memory"):
             scope = "roof" if threads == most[(device,)] else "shown"
-            ceilings.append(_ceiling("memory", ranked[0], ranked[1:], scope))
+            ceilings.append(ceiling_of("memory", ranked[0], ranked[1:], scope))
     return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], _level_rank(c["level"])))
 
 
@@ -153,12 +196,12 @@ def arithmetic_ceilings(records: Sequence[Record]) -> list[Record]:
     for (device, _, threads), group in grouped(peaks, lambda r: (r["device"], r["dtype"], r["threads"])):
         roofs_scope = "roof" if threads == most[(device,)] else "shown"
         tensor, vector, other = (
-            _by_rate([record for record in group if pick(record["kernel"])])
+            by_rate([record for record in group if pick(record["kernel"])], "arithmetic")
             for pick in (TENSOR_RECIPES.__contains__, VECTOR_RECIPES.__contains__, lambda k: k not in ROOF_RECIPES)
         )
         for ranked, scope in ((tensor or vector, roofs_scope), (vector if tensor else [], "shown"), (other, "shown")):
             if ranked:
-                ceilings.append(_ceiling("arithmetic", ranked[0], ranked[1:], scope))
+                ceilings.append(ceiling_of("arithmetic", ranked[0], ranked[1:], scope))
     return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], c["dtype"], -c["threads"], c["kernel"]))
 
 
@@ -176,11 +219,13 @@ def ridge_points(ceilings: Sequence[Record]) -> list[Record]:
     ridges = []
     for peak in roofs(ceilings, "arithmetic"):
         for memory in roofs(ceilings, "memory", peak["device"]):
-            low, high = peak["ci95"][0] / memory["ci95"][1], peak["ci95"][1] / memory["ci95"][0]
+            top, slope = Interval.of(peak, "achieved"), Interval.of(memory, "achieved")
+            ridge = Interval(
+                top.estimate / slope.estimate, top.low / slope.high, top.high / slope.low, top.bounded and slope.bounded
+            )
             ridges.append({
                 "device": peak["device"], "memory": memory["level"], "arithmetic": peak["dtype"],
-                "threads": peak["threads"], "intensity_flop_per_byte": peak["achieved"] / memory["achieved"],
-                "ci95": [low, high],
+                **threads_of(peak), "intensity_flop_per_byte": ridge.estimate, **with_ci95(ridge),
             })  # fmt: skip
     return ridges
 
@@ -204,22 +249,22 @@ def attainable(
     if dtype not in peaks:
         raise UsageError(f"no arithmetic ceiling for {dtype!r}; measured: {', '.join(peaks) or 'none'}")
     peak = peaks[dtype]
-    flat = Interval(peak["achieved"], *peak["ci95"])
+    flat = Interval.of(peak, "achieved")
     if intensity is None:
         return Bound(flat, dtype, peak)
     if level not in memories:
         raise UsageError(f"no bandwidth ceiling for {level!r}; measured: {', '.join(memories) or 'none'}")
     memory = memories[level]
-    slope = Interval(memory["achieved"], *memory["ci95"]).scaled(intensity)
+    slope = Interval.of(memory, "achieved").scaled(intensity)
     limit, name = (memory, level) if slope.estimate < flat.estimate else (peak, dtype)
     return Bound(slope.lesser(flat), name, limit)
 
 
 def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name: str, kind: str) -> Record | None:
     """A measurement on the chart, with what holds it; None where its dtype or level has no roof or it does no FLOP."""
-    if not record["flops"] or not resolved(record.get("flop_per_s")):
+    achieved = figure_of(record, "flop_per_s")
+    if achieved is None:
         return None
-    achieved = Interval.of(record["flop_per_s"])
     intensity = record.get("intensity_flop_per_byte")
     try:
         bound = attainable(
@@ -227,12 +272,12 @@ def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name
         )
     except UsageError:
         return None
-    above = achieved.low > bound.attainable.high and not _within_another_recipe(ceilings, bound, achieved)
-    flags = [*record["timing"]["flags"], *(["above-ceiling"] if above else [])]
+    above = achieved.above(bound.attainable) and not _within_another_recipe(ceilings, bound, achieved)
+    flags = [*flags_of(record), *(["above-ceiling"] if above else [])]
     out: Record = {
         "name": name, "kind": kind, "device": record["device"], "dtype": record["dtype"], "level": level,
-        "threads": record["threads"], "intensity_flop_per_byte": intensity, "flop_per_s": achieved.estimate,
-        "ci95": [achieved.low, achieved.high], "time_s": record["time_s"]["estimate"], "bound_by": bound.bound_by,
+        **threads_of(record), "intensity_flop_per_byte": intensity, "flop_per_s": achieved.estimate,
+        **with_ci95(achieved), "time_s": record["time_s"]["estimate"], "bound_by": bound.bound_by,
         "attainable_flop_per_s": bound.attainable.estimate,
         "fraction_of_attainable": achieved.estimate / bound.attainable.estimate,
         "measurement": record["id"], "flags": flags,
@@ -245,7 +290,8 @@ def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name
 def _within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: Interval) -> bool:
     """An FMA peak is no bound for code that mixes FMAs with adds: a faster recipe of the same dtype may cover it."""
     same = (c for c in ceilings if c["kind"] == "arithmetic" and c["dtype"] == bound.bound_by)
-    return any(achieved.low <= c["ci95"][1] for c in same if c["threads"] == bound.ceiling["threads"])
+    same_threads = (c for c in same if c["threads"] == bound.ceiling["threads"])
+    return any(not achieved.above(Interval.of(c, "achieved")) for c in same_threads)
 
 
 def points(ceilings: Sequence[Record], records: Sequence[Record]) -> list[Record]:
@@ -372,10 +418,10 @@ def user_point(
     if low_s <= 0:
         raise UsageError(f"{name}: one call takes no time that the timer can see; let a call do more work")
     achieved = Interval(flops / measurement.estimate_s, flops / high_s, flops / low_s)
-    impossible = achieved.low > bound.attainable.high
+    impossible = achieved.above(bound.attainable)
     out: Record = {
         "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": dtype, "level": level,
-        "threads": bound.ceiling["threads"], "intensity_flop_per_byte": flops / moved,
+        **threads_of(bound.ceiling), "intensity_flop_per_byte": flops / moved,
         "flop_per_s": achieved.estimate, "ci95": [achieved.low, achieved.high], "time_s": measurement.estimate_s,
         "time_at_roof_s": flops / bound.attainable.estimate, "bound_by": bound.bound_by,
         "attainable_flop_per_s": bound.attainable.estimate,

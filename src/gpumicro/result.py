@@ -130,6 +130,9 @@ def _rates(spec: KernelSpec, record: Mapping[str, Any], facts: Mapping[str, Any]
 
 def rate(work: float, time_s: Mapping[str, Any]) -> dict[str, Any]:
     """`work` units in that time, units per second; the ends of the interval change places."""
+    if time_s["ci95"] is None:
+        top: dict[str, Any] = {"ci95": None, "ci95_why": time_s["ci95_why"]}
+        return {"estimate": work / time_s["estimate"], **top}
     low, high = time_s["ci95"]
     # an interval that reaches down to no time at all bounds the rate from below only
     top = (
@@ -178,10 +181,12 @@ def document(
     interrupted: bool = False,
     emulated: bool | None = None,
     created: str | None = None,
+    imported: Mapping[str, Any] | None = None,
 ) -> Document:
     """The whole result, JSON-ready. The environment is collected here unless given; `created` is now, UTC.
 
-    `emulated` is what the devices say of themselves unless given.
+    `emulated` is what the devices say of themselves unless given. `imported` names the tool that measured, where it
+    was another one.
     """
     if environment is None:
         from .environment import collect
@@ -196,6 +201,7 @@ def document(
         "argv": list(argv),
         "interrupted": interrupted,
         "emulated": any(_emulated(record) for record in records) if emulated is None else emulated,
+        **({} if imported is None else {"imported": imported}),
         "settings": settings or {},
         "environment": environment,
         "devices": records,

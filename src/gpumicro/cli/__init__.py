@@ -6,12 +6,13 @@ Each command is one file here with a `command`; its heavy imports stand inside i
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
 from .. import __version__
 
-COMMANDS = ("roofline", "report", "compare", "ab", "info", "list", "specs")
+COMMANDS = ("roofline", "report", "compare", "ab", "import", "info", "list", "specs")
 
 
 class _Commands(click.Group):
@@ -21,7 +22,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __name__).command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name  # no module may be called `import`
+        command: click.Command = import_module(f".{module}", __name__).command
         return command
 
     def resolve_command(

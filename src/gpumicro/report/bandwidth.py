@@ -19,14 +19,18 @@ def bandwidth_tables(doc: Doc) -> Iterator[Table]:
     ]
     devices = {m["device"] for m in records}
     for device, threads, dtype in dict.fromkeys(
-        sorted(
-            ((m["device"], m["threads"], m["dtype"]) for m in records), key=lambda k: (k[0], -k[1], k[2] != "float64")
-        )
+        sorted(((m["device"], m["threads"], m["dtype"]) for m in records), key=_order)
     ):
         mine = [m for m in records if (m["device"], m["threads"], m["dtype"]) == (device, threads, dtype)]
         where = f"{clean(device)}, " if len(devices) > 1 else ""
-        title = f"Bandwidth by level: {where}{clean(dtype)}, {threads_text(mine[0])}".rstrip(", ")
+        title = f"Bandwidth by level: {where}{clean(dtype or 'unknown type')}, {threads_text(mine[0])}".rstrip(", ")
         yield _table(f"bandwidth-{device}-{threads}-{dtype}", title, mine)
+
+
+def _order(group: tuple[str, int | None, str | None]) -> tuple[str, int, bool, str]:
+    """By device, most threads first (an imported file may not say), float64 first."""
+    device, threads, dtype = group
+    return device, -(threads or 0), dtype != "float64", dtype or ""
 
 
 def _value(record: dict[str, Any]) -> float | None:

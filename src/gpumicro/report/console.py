@@ -15,7 +15,7 @@ from .gap import Gap, gaps
 from .tables import Doc, Table, all_tables, flag_words, headline, remarks, unmeasured
 
 _RULE = SIMPLE_HEAD.head_row_horizontal
-_FAILURE_WORDS = ("FAILED", "EMULATED", "SYNTHETIC", "REPLAYED", "INTERRUPTED")
+_FAILURE_WORDS = ("FAILED", "EMULATED", "SYNTHETIC", "REPLAYED", "IMPORTED", "INTERRUPTED")
 
 
 def render(doc: Doc) -> Group:

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from .tables import Doc, clean
+from ..model import flags_of
+from .tables import Doc, clean, imported_from
 
 COLUMNS = (
     "record",
@@ -56,6 +57,8 @@ def _cell(value: Any) -> Any:
 
 
 def rows(doc: Doc) -> Iterator[dict[str, Any]]:
+    if doc.get("imported"):
+        yield {"record": "imported", "name": imported_from(doc)}
     for ceiling in doc["ceilings"]:
         row = _estimate(ceiling["achieved"], ceiling["ci95"])
         row |= {
@@ -100,9 +103,11 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
         yield row | {"flags": " ".join(point["flags"])}
     for item in doc["measurements"]:
         time, timing = item["time_s"] or {}, item["timing"] or {}
-        row = _estimate(time.get("estimate"), time.get("ci95")) | {
+        key, unit = _shown(item)
+        figure = item.get(key) or {}
+        row = _estimate(figure.get("estimate"), figure.get("ci95")) | {
             "record": "measurement",
-            "unit": "s",
+            "unit": unit,
             "name": item["id"],
         }
         row |= {
@@ -111,9 +116,15 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
         yield row | {
             "time_s": time.get("estimate"),
             "samples": timing.get("n"),
-            "flags": " ".join(timing.get("flags", [])),
+            "flags": " ".join(flags_of(item)),
             "measurement": item["id"],
         }
+
+
+def _shown(item: dict[str, Any]) -> tuple[str, str]:
+    """(key, unit) of a measurement's figure: its time; of one imported without a time the rate or latency it states."""
+    stated = (("bandwidth_bytes_per_s", "B/s"), ("latency_s", "s")) if item.get("imported") else ()
+    return next(((key, unit) for key, unit in (("time_s", "s"), *stated) if item.get(key)), ("time_s", "s"))
 
 
 def _estimate(value: float | None, ci95: list[float] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .gap import gaps
-from .tables import Doc, Table, all_tables, flag_words, headline, remarks, unmeasured
+from .tables import Doc, Table, all_tables, document_title, flag_words, headline, remarks, unmeasured
 
 
 def to_markdown(doc: Doc) -> str:
@@ -25,7 +25,7 @@ def escape(text: str) -> str:
 
 def _lines(doc: Doc) -> Iterator[str]:
     device, *rest = headline(doc)
-    yield f"# Roofline: {escape(device)}"
+    yield f"# {document_title(doc)}: {escape(device)}"
     for line in rest:
         yield ""
         yield escape(line)

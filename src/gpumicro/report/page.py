@@ -23,9 +23,11 @@ from .tables import (
     ceiling_name,
     clean,
     describe_recipe,
+    document_title,
     flag_words,
     fraction,
     headline,
+    imported_from,
     interval,
     level_name,
     measurements_table,
@@ -44,7 +46,7 @@ AFTER_THE_GAP = ("latency", "sustained")  # tables that the roofline does not re
 def to_html(doc: Doc) -> str:
     """The page as text."""
     device, when, *_ = headline(doc)
-    title = f"Roofline: {device}"
+    title = f"{document_title(doc)}: {device}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -74,10 +76,8 @@ def _script_json(value: Any) -> str:
 def _body(doc: Doc) -> Iterator[str]:
     for line in warnings(doc):
         yield f'<p class="alarm">{_E(line)}</p>'
-    yield _figure(
-        plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
-    )
-    yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
+    if doc["ceilings"] or not doc.get("imported"):
+        yield from _roofline(doc)
     made = list(all_tables(doc))
     yield from (_table(table) for table in made if table.key not in AFTER_THE_GAP)
     yield from _gap_section(doc)
@@ -90,6 +90,13 @@ def _body(doc: Doc) -> Iterator[str]:
             "<h2>Flags</h2><dl>" + "".join(f"<dt>{_E(flag)}</dt><dd>{_E(text)}</dd>" for flag, text in words) + "</dl>"
         )
     yield from _method(doc)
+
+
+def _roofline(doc: Doc) -> Iterator[str]:
+    yield _figure(
+        plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
+    )
+    yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
 
 
 def _section(title: str, lines: list[str]) -> Iterator[str]:
@@ -186,6 +193,11 @@ def _method_lines(doc: Doc) -> Iterator[str]:
     timers = sorted({clean(t["timer"]) for t in timings})
     samples = sum(t["n"] for t in timings)
     yield f"Command: gpumicro {' '.join(map(clean, doc['argv']))}"
+    if doc.get("imported"):
+        yield f"Measured by {imported_from(doc)}; gpumicro read its output and measured nothing."
+        yield f"{len(timings)} of {len(doc['measurements'])} measurements came with their samples, {samples} in all."
+        yield "Without samples there is no interval. 1 GB/s = 1e9 B/s; sizes are binary (1 MiB = 2^20 B)."
+        return
     yield f"{len(timings)} measurements, {samples} samples, all kept in the result file."
     yield f"Timer: {', '.join(timers) or 'none'}."
     yield "Intervals are 95% intervals of the location (the median, or what the result says), not the samples' spread."

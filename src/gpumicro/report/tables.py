@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model import flags_of
 from ..units import format_fraction, format_interval, format_quantity, format_size
 
 Doc = Mapping[str, Any]
@@ -46,6 +47,7 @@ FLAG_WORDS: Mapping[str, str] = {
     "shared-device": "another gpumicro run used the device at the same time",
     "shared-power": "a MIG instance: clock and power are shared with other instances",
     "smaller-size": "memory was short: a smaller problem than planned was measured",
+    "best-run": "the tool states its best run; the others were slower",
     "cache-resident": "much or all of the data fits into a nearer cache, so this is not a figure of that memory alone",
 }
 RATES = (("bandwidth_bytes_per_s", "B/s"), ("flop_per_s", "FLOP/s"))  # of a measurement
@@ -244,8 +246,8 @@ def latency_table(doc: Doc) -> Table:
     rows = []
     for item in doc["measurements"]:
         latency = item.get("latency_s")
-        if latency and latency["estimate"] is not None:
-            flags = ", ".join(map(clean, (item["timing"] or {}).get("flags", [])))
+        if latency and latency["estimate"] is not None and not item.get("imported"):
+            flags = ", ".join(map(clean, flags_of(item)))
             value, ci95 = latency["estimate"], latency["ci95"]
             where = level_name(item["level"]) if item.get("level") else ""
             size = ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items())
@@ -264,7 +266,9 @@ def rates_table(doc: Doc) -> Table:
     rows = []
     for item in doc["measurements"]:
         shown = next(((key, unit) for key, unit in RATES if item.get(key)), None)
-        if item["family"] not in RATE_FAMILIES or shown is None or item[shown[0]]["estimate"] is None:
+        if item["family"] not in RATE_FAMILIES or item.get("imported") or shown is None:
+            continue
+        if item[shown[0]]["estimate"] is None:
             continue
         key, unit = shown
         value, ci95 = item[key]["estimate"], item[key]["ci95"]
@@ -273,7 +277,7 @@ def rates_table(doc: Doc) -> Table:
         rows.append((
             name, clean(item["dtype"]), ", ".join(f"{clean(name)}={count}" for name, count in item["problem"].items()),
             quantity(value, unit, ci95), interval(value, ci95, unit),
-            ", ".join(map(clean, (item["timing"] or {}).get("flags", []))),
+            ", ".join(map(clean, flags_of(item))),
         ))  # fmt: skip
     columns = columns_of("kernel", "dtype", "problem", ">rate", ">95% interval", "/flags")
     return Table("rates", "Copies and atomics", columns, tuple(rows)).without_empty()
@@ -290,7 +294,7 @@ def measurements_table(doc: Doc) -> Table:
             quantity(time["estimate"], "s", time["ci95"]) if time else "-",
             interval(time["estimate"], time["ci95"], "s") if time else "-",
             rate, str(timing.get("n", "-")), clean(timing.get("stop_reason", "-")),
-            item["status"] if item["status"] != "ok" else ", ".join(map(clean, timing.get("flags", []))),
+            item["status"] if item["status"] != "ok" else ", ".join(map(clean, flags_of(item))),
         ))  # fmt: skip
     columns = columns_of("measurement", ">time", ">95% interval", ">rate", ">samples", "stopped by", "status, flags")
     return Table("measurements", "Measurements", columns, tuple(rows)).without_empty()
@@ -328,7 +332,7 @@ def flags_used(doc: Doc) -> list[str]:
     for item in (*doc["ceilings"], *doc["points"]):
         seen.update(item["flags"])
     for item in doc["measurements"]:
-        seen.update((item["timing"] or {}).get("flags", []))
+        seen.update(flags_of(item))
     return [flag for flag in FLAG_WORDS if flag in seen] + sorted(seen - set(FLAG_WORDS))
 
 
@@ -350,6 +354,8 @@ def warnings(doc: Doc) -> list[str]:
     lines = []
     if doc["emulated"]:
         lines.append("EMULATED: no real hardware was measured; the times mean nothing.")
+    if doc.get("imported"):
+        lines.append(f"IMPORTED from {imported_from(doc)}, not measured by gpumicro.")
     if doc.get("synthetic"):
         lines.append("SYNTHETIC: a recording made up by a model was played back; nothing here was ever measured.")
     elif doc.get("replayed"):
@@ -357,6 +363,18 @@ def warnings(doc: Doc) -> list[str]:
     if doc["interrupted"]:
         lines.append("INTERRUPTED: the run was stopped; only what was measured until then is shown.")
     return lines
+
+
+def document_title(doc: Doc) -> str:
+    """What a document shows: a roofline, but for imported results that give none."""
+    return "Roofline" if doc["ceilings"] or not doc.get("imported") else "Results"
+
+
+def imported_from(doc: Doc) -> str:
+    """ "nvbench 0.2.0 (r.json)": the tool that measured, of an imported document."""
+    imported = doc["imported"]
+    version = f" {clean(imported['version'])}" if imported.get("version") else ""
+    return f"{clean(imported['tool'])}{version} ({clean(imported['file'])})"
 
 
 def _device_words(device: Doc) -> str:
@@ -405,9 +423,10 @@ def conditions(doc: Doc) -> list[str]:
 def all_tables(doc: Doc) -> Iterable[Table]:
     """The tables that have rows, in the order of a report."""
     from .bandwidth import bandwidth_tables
+    from .imported import imported_tables
 
     made = (
         ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc),
-        rates_table(doc),
+        rates_table(doc), *imported_tables(doc),
     )  # fmt: skip
     return (table for table in (*made, sustained_table(doc)) if table.rows)
