@@ -29,19 +29,25 @@ _PUBLIC = {
     "prepare": "backends",
     "Roofline": "chart",
     "roofline": "chart",
+    "Placed": "placed",
+    "measured": "calls",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
-__all__ = ["__version__", *_PUBLIC]
+_ROOMS = ("counts",)  # modules that are public as such: gm.counts.gemm(...)
+__all__ = ["__version__", *_PUBLIC, *_ROOMS]
 
 if TYPE_CHECKING:
+    from . import counts
     from .backends import prepare
+    from .calls import measured
     from .chart import Roofline, roofline
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
+    from .placed import Placed
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"gpumicro.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gpumicro' has no attribute {name!r}")
     return getattr(import_module(f"gpumicro.{_PUBLIC[name]}"), name)

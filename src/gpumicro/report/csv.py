@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .tables import Doc, clean
+from .tables import Doc, achieved_of, clean
 
 COLUMNS = (
     "record",
@@ -78,9 +78,10 @@ def _rows(doc: Doc) -> Iterator[dict[str, Any]]:
             "dtype": ridge["arithmetic"],
         }
     for point in doc["points"]:
-        row = _estimate(point["flop_per_s"], point.get("ci95")) | {
+        value, ci95, unit = achieved_of(point)
+        row = _estimate(value, ci95) | {
             "record": "point",
-            "unit": "FLOP/s",
+            "unit": "B/s" if unit == "B/s" else "FLOP/s",
             "kernel": point.get("kind"),
         }
         row |= {
@@ -96,7 +97,8 @@ def _rows(doc: Doc) -> Iterator[dict[str, Any]]:
                 "measurement",
             )
         }
-        row |= {"reference": point["attainable_flop_per_s"], "fraction_of_reference": point["fraction_of_attainable"]}
+        attainable = point.get("attainable_bytes_per_s") if unit == "B/s" else point["attainable_flop_per_s"]
+        row |= {"reference": attainable, "fraction_of_reference": point["fraction_of_attainable"]}
         yield row | {"flags": " ".join(point["flags"])}
     for item in doc["measurements"]:
         time, timing = item["time_s"] or {}, item["timing"] or {}
@@ -116,6 +118,6 @@ def _rows(doc: Doc) -> Iterator[dict[str, Any]]:
         }
 
 
-def _estimate(value: float | None, ci95: list[float] | None) -> dict[str, Any]:
+def _estimate(value: float | None, ci95: Sequence[float] | None) -> dict[str, Any]:
     low, high = ci95 or (None, None)
     return {"value": value, "ci95_low": low, "ci95_high": high}
