@@ -15,7 +15,7 @@ ROOMS = (
     "environment", "peaks", "kernels", "sass", "stats", "slopes", "timers", "device_clock", "device_timers",
     "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "comparison", "schema", "result",
     "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder", "model", "verdicts",
-    "placing", "placed", "calls",
+    "placing", "placed", "calls", "measuring",
     "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent

@@ -30,7 +30,7 @@ _PUBLIC = {
     "Roofline": "chart",
     "roofline": "chart",
     "Placed": "placed",
-    "measured": "calls",
+    "measured": "measuring",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -40,13 +40,13 @@ __all__ = ["__version__", *_PUBLIC, *_ROOMS]
 if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
-    from .calls import measured
     from .chart import Roofline, roofline
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
+    from .measuring import measured
     from .placed import Placed
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe

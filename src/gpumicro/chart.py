@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import model
-from .calls import undecorated
 from .counts import Amount, Counts, Declared, declared_of
 from .errors import UsageError, unknown
 from .measurement import Measurement, Policy
+from .measuring import undecorated
 from .placed import Placed
 from .placing import Place, Roofs, Unit, user_point
 from .spec import DTYPE_ALIASES, OperandClass

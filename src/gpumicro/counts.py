@@ -209,6 +209,11 @@ class Declared:
     def __bool__(self) -> bool:
         return self.counts is not None or self.flops is not None
 
+    @property
+    def fixed(self) -> bool:
+        """Whether every call does as much: nothing depends on the arguments."""
+        return bool(self) and not any(map(callable, (self.flops, self.bytes, self.counts)))
+
     def of(self, *args: Any, **kwargs: Any) -> Counts:
         """The counts of a call with these arguments; UsageError where nothing was said or a function of them fails."""
         if self.counts is not None:
