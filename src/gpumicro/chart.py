@@ -196,8 +196,9 @@ def _check_arguments(work: Any, args: tuple[Any, ...]) -> None:
         signature = inspect.signature(work)
     except (TypeError, ValueError):
         return
+    streamed = {"stream": None} if "stream" in list(signature.parameters)[len(args) :] else {}  # it is given one
     try:
-        signature.bind(*args)
+        signature.bind(*args, **streamed)
     except TypeError as error:
         shown = f"{_name_of(work)}({', '.join(signature.parameters)})"
         raise UsageError(f"{shown} cannot be called so: {error}; its arguments go after it, by position") from None
