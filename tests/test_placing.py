@@ -282,7 +282,7 @@ def test_arguments_that_were_not_given_are_named(roof: gm.Roofline) -> None:
     def work(a: Any, b: Any) -> None:
         never(a, b)
 
-    with pytest.raises(UsageError, match=r"work\(a, b\) cannot be called so: missing a required argument: 'b'"):
+    with pytest.raises(UsageError, match="missing a required argument: 'b'"):
         roof.place(work, 1, flops=1, bytes=1)
 
 

@@ -120,7 +120,8 @@ class Placed(Mapping[str, Any]):
         upper = ends[1] if ends else value
         if upper < fraction:
             surely = "" if ends else " (a single figure: too few calls for an interval)"
-            reached = f"reaches {self.share(of)} of the {of}, less than the {format_fraction(fraction)} asked for{surely}"
+            asked = f"less than the {format_fraction(fraction)} asked for{surely}"
+            reached = f"reaches {self.share(of)} of the {of}, {asked}"
             raise AssertionError(self._failure(reached))
 
     def _failure(self, what: str) -> str:

@@ -11,7 +11,7 @@ import click
 
 from .. import __version__
 
-COMMANDS = ("roofline", "report", "info", "list", "specs")
+COMMANDS = ("roofline", "run", "report", "info", "list", "specs")
 
 
 class _Commands(click.Group):
