@@ -140,3 +140,9 @@ def test_workers_of_xdist_measure_once_and_hand_their_points_over(
     node = SimpleNamespace(workerinput={"workerid": "gw0"}, workeroutput=worker.workeroutput, config=ours)
     pytest_plugin.pytest_testnodedown(node)
     assert ours.stash[pytest_plugin._LINES] == ["[gw0] mine: 80%"]
+
+
+def test_the_example_runs(suite: Any) -> None:
+    example = Path(__file__).parents[1] / "examples" / "test_with_pytest.py"
+    done = suite(example.read_text(encoding="utf-8"), "--gpumicro-roofline", "r.json")
+    done.stdout.fnmatch_lines(["add: *of attainable, held by DRAM bandwidth*"])  # whether it passes is the machine's

@@ -192,6 +192,15 @@ def test_arguments_that_cannot_be_made_say_why(folder: Path, args: str, error: A
         own_file.load("f.py:a")
 
 
+@pytest.mark.parametrize("name", ["add", "scale"])
+def test_the_example_runs(folder: Path, capsys: Any, name: str) -> None:
+    del folder
+    example = Path(__file__).parents[1] / "examples" / "kernels_to_run.py"
+    code, out, err = run(capsys, f"{example}:{name}", "--level", "dram")
+    assert "of the roof" in out, err
+    assert code in (0, 1)  # the ceilings are not this machine's
+
+
 def test_ctrl_c_in_a_call_that_takes_an_hour_ends_with_130(folder: Path) -> None:
     (folder / "f.py").write_text(
         "import time\nfrom pathlib import Path\n"
