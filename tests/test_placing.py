@@ -201,6 +201,7 @@ def test_place_times_a_work_and_puts_it_on_the_chart(roof: gm.Roofline) -> None:
     assert roof.points[-1] == point.to_json()
     assert point.measurement is not None
     assert point.measurement.n >= 6
+    assert len(point["timed"]["timing"]["raw_s"]) == point.measurement.n
     result.validate(roof.document)
     assert schema.missing_reasons(roof.document) == []
     assert next(one for one in roof.document["verdicts"] if one["name"] == "roof")["passed"]
@@ -268,6 +269,7 @@ def never(*_: Any) -> None:
         ({"flops": 1, "bytes": 1, "unit": "cuda"}, "auto, vector, tensor"),
         ({"flops": 1, "bytes": 1, "device": "cuda:3"}, "no device 'cuda:3'"),
         ({"flops": 1, "bytes": 1, "dtype": "float23"}, "unknown dtype"),
+        ({"flops": 1, "bytes": 1, "name": 3}, "name is a text"),
         ({"flops": 1, "bytes": 1, "max_times_s": 1}, "unknown keyword 'max_times_s'; did you mean max_time_s"),
     ],
 )

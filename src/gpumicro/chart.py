@@ -106,6 +106,8 @@ class Roofline:
     ) -> Placed:  # fmt: skip
         """As `place`, but the chart is left as it is."""
         _check_keywords(timing)
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"a point's name is a text, not {name!r}")
         said = Declared(flops, bytes, counts, dtype)
         if not said:
             known = declared_of(work)
@@ -117,7 +119,9 @@ class Roofline:
         elif args or timing or stream is not None:
             raise UsageError("a measurement was taken already: it takes no arguments and no policy")
         record = user_point(place, timed, name or _name_of(work))
-        return Placed(record, timed if isinstance(timed, Measurement) else None)
+        if not isinstance(timed, Measurement):
+            return Placed(record)
+        return Placed(record | {"timed": timed.to_json()}, timed)
 
     def _add(self, point: dict[str, Any]) -> None:
         """One more point, and the verdict on all of them."""
