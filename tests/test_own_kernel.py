@@ -20,7 +20,7 @@ def test_every_block_of_the_how_to_runs(monkeypatch: pytest.MonkeyPatch, capsys:
 
     def briefly(self: gm.Roofline, work: Any, *args: Any, **more: Any) -> Any:
         calls.append(more)
-        brief = {} if hasattr(work, "estimate_s") else {"max_time_s": 0.02, "max_warmup_s": 0.02, "min_samples": 2}
+        brief = {} if hasattr(work, "estimate_s") else {"warmup": 1, "min_samples": 2, "max_samples": 8}
         return place(self, work, *args, **more, **brief)
 
     monkeypatch.setattr(gm.Roofline, "look", briefly)

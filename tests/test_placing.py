@@ -284,7 +284,7 @@ def test_arguments_that_were_not_given_are_named(roof: gm.Roofline) -> None:
     def work(a: Any, b: Any) -> None:
         never(a, b)
 
-    with pytest.raises(UsageError, match="missing a required argument: 'b'"):
+    with pytest.raises(UsageError, match=r"work\(.*\bb\b"):
         roof.place(work, 1, flops=1, bytes=1)
 
 
