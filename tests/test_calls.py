@@ -68,7 +68,7 @@ def test_fewer_than_6_calls_give_no_interval_and_say_so(clock: Any) -> None:
         work()
     (times,) = work.calls.times()
     assert (times.n, times.ci95_s) == (2, None)
-    assert "few-calls" in times.flags
+    assert "few-samples" in times.flags
     assert "no interval" in str(work.report())
 
 
@@ -177,7 +177,7 @@ def test_a_region_is_timed_once_and_says_that_it_has_no_interval(clock: Any) -> 
     assert region.time_s == pytest.approx(2e-3)
     assert "no interval" in str(region)
     point = gm.Roofline(document()).place(region)
-    assert (point["name"], point["fraction_ci95"], point["flags"]) == ("step", None, ["few-calls"])
+    assert (point["name"], point["fraction_ci95"], point["flags"]) == ("step", None, ["few-samples"])
     assert point.fraction == pytest.approx(0.5)
     with pytest.raises(AssertionError, match="too few calls for an interval"):
         point.assert_at_least(0.9)

@@ -157,6 +157,13 @@ def test_a_work_too_short_for_the_timer_is_no_point() -> None:
         at(given(1, 1), seen)
 
 
+def test_a_time_of_few_samples_is_a_single_figure() -> None:
+    point = at(given(20e6, 20e6), timed(1.25e-3, 0.5, ("few-samples",)))
+    assert (point["fraction_ci95"], point["time_ci95_s"]) == (None, None)
+    with pytest.raises(AssertionError, match=r"reaches 80\.0% of the roof, .*too few calls for an interval"):
+        point.assert_at_least(0.9)
+
+
 def test_an_assertion_fails_only_when_the_whole_interval_is_below() -> None:
     point = at(given(20e6, 20e6), timed(1.25e-3, 0.02))  # 80%, 78 to 82
     point.assert_at_least(0.8)

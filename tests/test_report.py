@@ -174,7 +174,7 @@ def test_every_flag_of_the_vocabulary_has_words() -> None:
         "above-ceiling",
         "above-spec",
         "impossible",
-        "few-calls",
+        "few-samples",
         "launch-bound",
         "cache-resident",
         "gate-timeout",

@@ -130,7 +130,7 @@ def _times(name: str, seen: Any, first_s: float, counts: Counts | None) -> CallT
         "drift": abs(stats.drift(seen, location.dependence.tau)) > max(0.01, location.relative),
         "bimodal": stats.modes(seen, 0.0) is not None,
         "below-resolution": estimate < SHORT_S,
-        "few-calls": len(seen) < LEAST,
+        "few-samples": len(seen) < LEAST,
     }
     ends = (location.low, location.high) if len(seen) >= LEAST else None
     return CallTimes(name, len(seen), estimate, ends, tuple(k for k, v in flags.items() if v), first_s, counts)

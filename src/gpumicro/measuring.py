@@ -62,7 +62,7 @@ class Region:
     def flags(self) -> tuple[str, ...]:
         """What a reader must know of it."""
         short = self.time_s is not None and self.time_s < SHORT_S
-        return ("few-calls", "below-resolution") if short else ("few-calls",)
+        return ("few-samples", "below-resolution") if short else ("few-samples",)
 
     def __str__(self) -> str:
         took = "has not ended" if self.time_s is None else with_interval(self.time_s, None, "s")

@@ -17,6 +17,7 @@ from .units import format_fraction, format_quantity, format_size
 
 Unit = Literal["auto", "vector", "tensor"]
 UNITS: tuple[Unit, ...] = ("auto", "vector", "tensor")
+ASIDE = frozenset({"event-wall", "sync", "side-stream"})  # flags that say that work escaped the events
 SHORT_S = 5e-6  # a call of Python that starts nothing takes a good part of a microsecond
 
 
@@ -155,7 +156,8 @@ def user_point(place: Place, timed: Timed, name: str) -> Record:
     Raises UsageError where one run is too short for the timer to see.
     """
     counts, bound = place.counts, place.bound
-    ends_s = timed.ci95_s or (timed.estimate_s, timed.estimate_s)
+    ci95_s = None if FEW in timed.flags else timed.ci95_s
+    ends_s = ci95_s or (timed.estimate_s, timed.estimate_s)
     if not timed.estimate_s > 0 or ends_s[0] <= 0:
         raise UsageError(f"{name}: one call takes no time that the timer can see; let a call do more work")
     work = counts.flops or counts.bytes
@@ -168,10 +170,10 @@ def user_point(place: Place, timed: Timed, name: str) -> Record:
         "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": counts.dtype, "level": place.level,
         "threads": bound.ceiling["threads"], "flops": counts.flops, "bytes_moved": counts.bytes,
         "counted": counts.what, **_or_why("intensity_flop_per_byte", counts.intensity, "no memory traffic is counted"),
-        **_rates(counts, timed), "time_s": timed.estimate_s,
-        **_or_why("time_ci95_s", list(timed.ci95_s) if timed.ci95_s else None, NO_INTERVAL),
+        **_rates(counts, timed.estimate_s, ci95_s), "time_s": timed.estimate_s,
+        **_or_why("time_ci95_s", list(ci95_s) if ci95_s else None, NO_INTERVAL),
         "bound_by": bound.bound_by, "bound_unit": unit_of(bound.ceiling), "ceiling": bound.ceiling.get("id"),
-        **_attainable(counts, bound, achieved, bool(timed.ci95_s)), **_spec(place, achieved, bool(timed.ci95_s)),
+        **_attainable(counts, bound, achieved, bool(ci95_s)), **_spec(place, achieved, bool(ci95_s)),
         "measurement": None, "measurement_why": "the caller's own work, not part of the survey",
         "flags": [*dict.fromkeys((*timed.flags, *(["impossible"] if above else [])))],
     }  # fmt: skip
@@ -180,22 +182,23 @@ def user_point(place: Place, timed: Timed, name: str) -> Record:
     return out
 
 
-NO_INTERVAL = "fewer than 6 calls give no 95% interval"
+FEW = "few-samples"  # the flag of a time whose interval does not reach 95%
+NO_INTERVAL = "fewer than 6 samples give no 95% interval"
 
 
 def _or_why(key: str, value: Any, why: str) -> Record:
     return {key: value} if value is not None else {key: None, f"{key}_why": why}
 
 
-def _rates(counts: Counts, timed: Timed) -> Record:
+def _rates(counts: Counts, estimate_s: float, ci95_s: tuple[float, float] | None) -> Record:
     """FLOP/s and B/s, each with its interval; null where none is counted."""
     out: Record = {}
     for key, ends, work, why in (
         ("flop_per_s", "ci95", counts.flops, "no arithmetic is counted"),
         ("bandwidth_bytes_per_s", "bandwidth_ci95", counts.bytes, "no memory traffic is counted"),
     ):
-        out |= _or_why(key, work / timed.estimate_s if work else None, why)
-        interval = [work / timed.ci95_s[1], work / timed.ci95_s[0]] if work and timed.ci95_s else None
+        out |= _or_why(key, work / estimate_s if work else None, why)
+        interval = [work / ci95_s[1], work / ci95_s[0]] if work and ci95_s else None
         out |= _or_why(ends, interval, NO_INTERVAL if work else why)
     return out
 
@@ -247,8 +250,9 @@ def causes(place: Place, timed: Timed, achieved: Interval) -> list[str]:
     side = "part of the work runs on another stream than the one that is timed"
     slow = "the ceiling was measured while the machine was slower than during this work"
     found: list[str] = []
-    if flags & {"event-wall", "sync"}:
-        found.append(f"{side}: the host's clock saw more time than the device's events")
+    aside = flags & ASIDE
+    if aside:
+        found.append(f"{side} ({', '.join(sorted(aside))})")
     if timed.estimate_s < SHORT_S:
         found.append(f"{skipped}: one call takes only {format_quantity(timed.estimate_s, 's')}")
     sure, maybe = _nearer(place, achieved)
@@ -256,7 +260,7 @@ def causes(place: Place, timed: Timed, achieved: Interval) -> list[str]:
     barely = achieved.low <= place.bound.attainable.high * (1 + model.UNSTABLE_OVER)
     found += [slow] if barely else []
     found += [counted, *maybe, *([] if timed.estimate_s < SHORT_S else [skipped])]
-    found += [side] if on_gpu and not flags & {"event-wall", "sync"} else []
+    found += [side] if on_gpu and not aside else []
     return [*found, *([] if barely else [slow])]
 
 

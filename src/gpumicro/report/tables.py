@@ -41,7 +41,7 @@ FLAG_WORDS: Mapping[str, str] = {
     "shared-device": "another gpumicro run used the device at the same time",
     "shared-power": "a MIG instance: clock and power are shared with other instances",
     "smaller-size": "memory was short: a smaller problem than planned was measured",
-    "few-calls": "fewer than 6 calls were timed, which gives no 95% interval",
+    "few-samples": "fewer than 6 samples, so no 95% interval",
     "cache-resident": "much or all of the data fits into a nearer cache, so this is not a figure of that memory alone",
 }
 RATES = (("bandwidth_bytes_per_s", "B/s"), ("flop_per_s", "FLOP/s"))  # of a measurement
