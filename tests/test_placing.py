@@ -134,6 +134,13 @@ def test_a_point_a_little_above_says_first_that_the_machine_may_have_been_slower
     assert "slower" in at(given(1e6, 64 << 20), timed(3.2e-3, 0.001)).causes[0]
 
 
+def test_a_ceiling_that_moved_is_doubted_before_the_work() -> None:
+    doc = document()
+    for ceiling in doc["ceilings"]:
+        ceiling["flags"].append("unstable")
+    assert "slower" in at(given(1e5, 1 << 20), timed(20e-6), doc).causes[0]
+
+
 def test_arithmetic_beyond_every_peak_says_so() -> None:
     assert "no arithmetic measured on this device is so fast: 1.0" in at(given(1e9, 0), timed(1e-3)).causes[0]
 

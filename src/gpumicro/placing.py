@@ -243,25 +243,33 @@ def _spec(place: Place, achieved: Interval, interval: bool) -> Record:
 
 def causes(place: Place, timed: Timed, achieved: Interval) -> list[str]:
     """Why a point may be above its roof, the likeliest first by what is known of it."""
-    device, flags = place.roofs.device, set(timed.flags)
-    on_gpu = device.get("kind") != "cpu"
     skipped = "the call returns before its work is done, or skips it (a lazy, cached or asynchronous result)"
-    counted = "the flops or bytes given are more than one call does"
     side = "part of the work runs on another stream than the one that is timed"
     slow = "the ceiling was measured while the machine was slower than during this work"
-    found: list[str] = []
-    aside = flags & ASIDE
-    if aside:
-        found.append(f"{side} ({', '.join(sorted(aside))})")
-    if timed.estimate_s < SHORT_S:
-        found.append(f"{skipped}: one call takes only {format_quantity(timed.estimate_s, 's')}")
+    aside, short = sorted(ASIDE.intersection(timed.flags)), timed.estimate_s < SHORT_S
+    shaky, top = _shaky(place.bound), place.bound.attainable.high
+    barely = not shaky and achieved.low <= top * (1 + model.UNSTABLE_OVER)
     sure, maybe = _nearer(place, achieved)
-    found += [*sure, *_faster_arithmetic(place, achieved)]
-    barely = achieved.low <= place.bound.attainable.high * (1 + model.UNSTABLE_OVER)
-    found += [slow] if barely else []
-    found += [counted, *maybe, *([] if timed.estimate_s < SHORT_S else [skipped])]
-    found += [side] if on_gpu and not aside else []
-    return [*found, *([] if barely else [slow])]
+    ranked = (
+        (shaky, slow),
+        (bool(aside), f"{side} ({', '.join(aside)})"),
+        (short, f"{skipped}: one call takes only {format_quantity(timed.estimate_s, 's')}"),
+        *((True, cause) for cause in (*sure, *_faster_arithmetic(place, achieved))),
+        (barely, slow),
+        (True, "the flops or bytes given are more than one call does"),
+        *((True, cause) for cause in maybe),
+        (not short, skipped),
+        (not aside and place.roofs.device.get("kind") != "cpu", side),
+        (not shaky and not barely, slow),
+    )
+    return [cause for applies, cause in ranked if applies]
+
+
+def _shaky(bound: Bound) -> bool:
+    """Whether the machine moved while the ceiling was measured: it was not the same again, or its interval is wide."""
+    limit = bound.attainable
+    wide = (limit.high - limit.low) / 2 > model.UNSTABLE_OVER * limit.estimate
+    return wide or "unstable" in bound.ceiling.get("flags", ())
 
 
 def _nearer(place: Place, achieved: Interval) -> tuple[list[str], list[str]]:
@@ -274,7 +282,7 @@ def _nearer(place: Place, achieved: Interval) -> tuple[list[str], list[str]]:
         if model.level_rank(memory["level"]) >= rank:
             continue
         limit = _bound(counts, memory, place.peak).attainable
-        if achieved.low > limit.high:
+        if achieved.low > limit.estimate * (1 + model.UNSTABLE_OVER):
             continue
         size, level = place.roofs.capacity(memory["level"]), memory["level"].upper()
         share = format_fraction(achieved.estimate / limit.estimate)
