@@ -11,12 +11,13 @@ import gpumicro
 
 ROOMS = (
     "errors", "units", "children", "reach", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries",
-    "limits", "topology", "environment", "peaks", "kernels", "sass", "stats", "slopes", "timers", "device_clock",
-    "cupy_cuda", "cupy_clock", "device_timers", "works", "device_probe", "measurement", "agreement", "baselines",
-    "sampling", "measure", "ratios", "replicates", "comparison", "worker", "command_pairs", "schema", "result",
-    "result_pairs", "result_diff", "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends",
-    "recorder", "model", "imports", "verdicts", "explain", "sustain", "plan", "lock", "taking", "survey", "report",
-    "chart", "cli", "__main__",
+    "limits", "topology", "notebook", "counts", "own_file", "environment", "peaks", "kernels", "sass", "stats",
+    "slopes", "timers", "device_clock", "cupy_cuda", "cupy_clock", "device_timers", "works", "device_probe",
+    "measurement", "agreement", "baselines", "sampling", "measure", "ratios", "replicates", "comparison", "worker",
+    "command_pairs", "schema", "result", "result_pairs", "result_diff", "nvml", "telemetry", "watch_gpu", "watch",
+    "recording", "faults", "backends", "recorder", "model", "imports", "verdicts", "placing", "placed", "calls",
+    "measuring", "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "pytest_plugin", "cli",
+    "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
 # A type-only import makes no dependency at run time.
@@ -65,4 +66,4 @@ def test_every_public_name_is_there_and_shadowed_by_no_module() -> None:
     for name in gpumicro.__all__:
         assert hasattr(gpumicro, name)
     modules = {p.stem for p in PACKAGE.glob("*.py")} | {p.name for p in PACKAGE.iterdir() if p.is_dir()}
-    assert modules.isdisjoint(set(gpumicro.__all__) - {"__version__"})
+    assert modules.isdisjoint(set(gpumicro.__all__) - {"__version__", *gpumicro._ROOMS})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,17 +126,6 @@ def test_a_failed_measurement_fails_the_first_verdict(machine: list[dict[str, An
     assert "index 3" in first["text"]
 
 
-def test_a_users_point_faster_than_the_roof_is_impossible(machine: list[dict[str, Any]]) -> None:
-    bound = model.attainable(model.ceilings(machine), 1.0)
-    seen = SimpleNamespace(estimate_s=1e-3, ci95_s=(0.99e-3, 1.01e-3), flags=("drift",))
-    point = model.user_point(bound, seen, flops=30e6, moved=30e6, name="mine", level="dram", dtype="float64")
-    assert point["flags"] == ["drift", "impossible"]
-    assert point["time_at_roof_s"] == pytest.approx(1.5e-3)
-    half = model.user_point(bound, seen, flops=10e6, moved=10e6, name="mine", level="dram", dtype="float64")
-    assert half["fraction_of_attainable"] == pytest.approx(0.5)
-    assert half["flags"] == ["drift"]
-
-
 def test_a_level_that_gave_no_rate_has_no_ceiling(machine: list[dict[str, Any]]) -> None:
     for one in machine:
         if one["level"] == "l2":
@@ -165,13 +153,6 @@ def test_no_verdict_on_what_was_not_looked_at(machine: list[dict[str, Any]]) -> 
     ceilings = model.ceilings(machine)
     names = [v["name"] for v in verdicts.verdicts(ceilings, model.points(ceilings, machine), machine, [0.0])]
     assert names == ["quiet machine", "outputs", "roof"]  # no spec is known, nothing was measured again
-
-
-def test_a_work_too_short_for_the_timer_is_no_point(machine: list[dict[str, Any]]) -> None:
-    bound = model.attainable(model.ceilings(machine), 1.0)
-    seen = SimpleNamespace(estimate_s=1e-9, ci95_s=(-1e-9, 3e-9), flags=("below-resolution",))
-    with pytest.raises(UsageError, match="mine: one call takes no time"):
-        model.user_point(bound, seen, flops=1, moved=1, name="mine", level="dram", dtype="float64")
 
 
 def test_a_shared_cache_that_neighbours_evict_is_told_by_two_chases() -> None:

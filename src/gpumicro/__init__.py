@@ -31,12 +31,16 @@ _PUBLIC = {
     "Roofline": "chart",
     "roofline": "chart",
     "import_results": "imports",
+    "Placed": "placed",
+    "measured": "measuring",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
-__all__ = ["__version__", *_PUBLIC]
+_ROOMS = ("counts",)  # modules that are public as such: gm.counts.gemm(...)
+__all__ = ["__version__", *_PUBLIC, *_ROOMS]
 
 if TYPE_CHECKING:
+    from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
     from .comparison import Comparison, compare
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
     from .imports import import_results
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
+    from .measuring import measured
+    from .placed import Placed
     from .replicates import ProcessComparison
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
@@ -53,6 +59,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"gpumicro.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gpumicro' has no attribute {name!r}")
     return getattr(import_module(f"gpumicro.{_PUBLIC[name]}"), name)

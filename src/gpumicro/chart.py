@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import model
-from .errors import UsageError
+from .counts import Amount, Counts, Declared, declared_of
+from .errors import UsageError, unknown
+from .measurement import Measurement, Policy
+from .measuring import undecorated
+from .placed import Placed
+from .placing import Place, Roofs, Unit, user_point
 from .spec import DTYPE_ALIASES, OperandClass
+from .verdicts import roof_verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,26 +71,63 @@ class Roofline:
         return model.attainable(self.ceilings, intensity, level=level, dtype=dtype).attainable.estimate
 
     def place(
-        self, work: Any, *, flops: float, bytes: float, name: str = "user", level: str = "dram",
-        dtype: str = "float64", **timing: Any,
-    ) -> dict[str, Any]:  # fmt: skip
-        """Time `work` and put it on the chart.
+        self, work: Any, *args: Any, flops: Amount | None = None, bytes: Amount | None = None,
+        counts: Counts | Callable[..., Counts] | None = None, name: str | None = None, level: str = "dram",
+        dtype: Any = None, unit: Unit = "auto", device: str | None = None, stream: Any = None, **timing: Any,
+    ) -> Placed:  # fmt: skip
+        """Time `work(*args)` and put it on the chart.
 
-        `flops` and `bytes` are those of one call (an FMA is 2 FLOP; bytes as the algorithm must move them);
-        `level` is the memory level its data come from; further keywords go to `time_kernel`. Returns the point:
-        achieved FLOP/s with its interval, the bound that holds it, the fraction of attainable and the time at the
-        roof. A point above its roof is flagged "impossible", with the likely causes.
+        work: whatever `time_kernel` takes, or what was timed already: a Measurement, a region of `gm.measured`.
+        flops, bytes: of one call (an FMA is 2 FLOP; bytes as the algorithm must move them), each a number or a
+        function of `args`; or `counts`, from `gm.counts` or a function of `args` that gives it. They may be left out
+        where `gm.measured` or a prepared kernel has them. One of them may be 0: a copy is set against the bandwidth
+        alone, pure arithmetic against the peak alone.
+        level: the memory level the data come from; "auto" is the nearest one that holds the bytes of a call.
+        dtype: whose arithmetic is done (default: the counts', else float64); unit: "vector" sets it against the plain
+        units where tensor cores make the roof. Further keywords go to `time_kernel`.
+
+        Returns the point: achieved rate with its interval, the bound that holds it, the fraction of attainable, the
+        time at the roof. A point above its roof is flagged "impossible", with the likely causes. UsageError for counts
+        or a level that cannot be had, before anything is timed; what the work raises passes through, and the roofline
+        stays as it was.
         """
-        from .measure import time_kernel
+        placed = self.look(
+            work, *args, flops=flops, bytes=bytes, counts=counts, name=name, level=level, dtype=dtype, unit=unit,
+            device=device, stream=stream, **timing,
+        )  # fmt: skip
+        self._add(placed.to_json())
+        return placed
 
-        if not flops > 0 or not bytes > 0:
-            raise UsageError(f"flops and bytes of one call must be above 0, got flops={flops!r}, bytes={bytes!r}")
-        dtype = DTYPE_ALIASES.get(dtype, dtype)
-        bound = model.attainable(self.ceilings, flops / bytes, level=level, dtype=dtype)
-        measurement = time_kernel(work, **timing)
-        point = model.user_point(bound, measurement, flops=flops, moved=bytes, name=name, level=level, dtype=dtype)
-        self.document["points"].append(point)
-        return point
+    def look(
+        self, work: Any, *args: Any, flops: Amount | None = None, bytes: Amount | None = None,
+        counts: Counts | Callable[..., Counts] | None = None, name: str | None = None, level: str = "dram",
+        dtype: Any = None, unit: Unit = "auto", device: str | None = None, stream: Any = None, **timing: Any,
+    ) -> Placed:  # fmt: skip
+        """As `place`, but the chart is left as it is."""
+        _check_keywords(timing)
+        if name is not None and not isinstance(name, str):
+            raise UsageError(f"a point's name is a text, not {name!r}")
+        said = Declared(flops, bytes, counts, dtype)
+        if not said:
+            known = declared_of(work)
+            said = known if dtype is None else replace(known, dtype=dtype)
+        place = Place.find(Roofs.of(self.document, device), said.of(*args), level=level, unit=unit)
+        timed: Any = work
+        if not _timed_already(work):
+            timed = _time(work, args, stream, timing)
+        elif args or timing or stream is not None:
+            raise UsageError("a measurement was taken already: it takes no arguments and no policy")
+        record = user_point(place, timed, name or _name_of(work))
+        if not isinstance(timed, Measurement):
+            return Placed(record)
+        return Placed(record | {"timed": timed.to_json()}, timed)
+
+    def _add(self, point: dict[str, Any]) -> None:
+        """One more point, and the verdict on all of them."""
+        points = [*self.document["points"], point]
+        verdict = roof_verdict(points)
+        others = [one for one in self.document.get("verdicts", ()) if one["name"] != verdict["name"]]
+        self.document |= {"points": points, "verdicts": [*others, verdict]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the log-log roofline into `ax`, or into a new figure; returns the axes."""
@@ -125,6 +170,33 @@ class Roofline:
         # In a frame of its own: the page's style and script must not meet the notebook's.
         page = b64encode(to_html(self.document).encode()).decode()
         return f'<iframe src="data:text/html;base64,{page}" width="100%" height="900" style="border:0"></iframe>'
+
+
+def _timed_already(work: Any) -> bool:
+    return hasattr(work, "estimate_s") and hasattr(work, "ci95_s")
+
+
+def _name_of(work: Any) -> str:
+    """The work's own name; "user" where it has none that says anything."""
+    if isinstance(work, partial):
+        work = work.func
+    name = next((found for one in (work, getattr(work, "spec", None)) for key in ("name", "__name__")
+                 if (found := getattr(one, key, None))), None)  # fmt: skip
+    return name if isinstance(name, str) and name and name != "<lambda>" else "user"
+
+
+def _check_keywords(timing: dict[str, Any]) -> None:
+    known = [*(one.name for one in fields(Policy)), "timer"]
+    for name in timing:
+        if name not in known:
+            raise UsageError(f"{unknown('keyword', name, known)} Arguments of the work go after it, by position")
+
+
+def _time(work: Any, args: tuple[Any, ...], stream: Any, timing: dict[str, Any]) -> Measurement:
+    """The one place that times: without the decorator that would time it too."""
+    from .measure import time_kernel
+
+    return time_kernel(undecorated(work), *args, stream=stream, **timing)
 
 
 def roofline(

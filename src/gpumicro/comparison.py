@@ -17,6 +17,7 @@ from .baselines import Baseline
 from .errors import UsageError
 from .measure import clock_for, prepare, warn_if_slow
 from .measurement import FloatArray, Measurement, Policy
+from .notebook import html_table
 from .ratios import Verdict
 from .replicates import ProcessComparison, compare_processes
 from .sampling import LEAST, OVERRUN, Run
@@ -61,6 +62,11 @@ class Comparison:
             "a": self.a.to_json(),
             "b": self.b.to_json(),
         }
+
+    def _repr_html_(self) -> str:
+        verdict, _, seen = str(self).partition(": ")
+        rows = [("verdict", verdict), ("b against a", seen), ("a", self.a.time_text), ("b", self.b.time_text)]
+        return html_table("comparison", [*rows, ("flags", ", ".join(self.flags))])
 
     def __str__(self) -> str:
         low, high = ((bound - 1) * 100 for bound in self.ci95)

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SchemaError, UsageError
+from .notebook import html_table
 from .stats import Kind
+from .units import format_interval, format_quantity
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -162,6 +164,23 @@ class Measurement:
         if self.autocorrelation is None:
             time_s["autocorrelation_why"] = "the samples do not vary"
         return {"timing": timing, "time_s": time_s}
+
+    @property
+    def time_text(self) -> str:
+        """The estimate and its interval in words."""
+        time_s = format_quantity(self.estimate_s, "s", self.ci95_s)
+        return f"{time_s} ({self.confidence:.0%}: {format_interval(self.ci95_s, self.estimate_s, 's')})"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            "time of one run",
+            [
+                (self.kind, self.time_text),
+                ("samples", f"{self.n} of about {self.batch} runs, until {self.stop_reason}"),
+                ("timer", f"{self.timer}, {self.estimand}, {self.cache} caches"),
+                ("flags", ", ".join(self.flags)),
+            ],
+        )
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Measurement:

@@ -162,7 +162,7 @@ def flags_of(record: Mapping[str, Any]) -> list[str]:
     return [*(record["timing"] or {}).get("flags", []), *record.get("flags", [])]
 
 
-def _level_rank(level: str) -> int:
+def level_rank(level: str) -> int:
     return LEVEL_ORDER.index(level) if level in LEVEL_ORDER else len(LEVEL_ORDER)
 
 
@@ -182,7 +182,7 @@ def memory_ceilings(records: Sequence[Record]) -> list[Record]:
         if ranked := by_rate(group, "memory"):
             scope = "roof" if threads == most[(device,)] else "shown"
             ceilings.append(ceiling_of("memory", ranked[0], ranked[1:], scope))
-    return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], _level_rank(c["level"])))
+    return sorted(ceilings, key=lambda c: (c["scope"] != "roof", c["device"], level_rank(c["level"])))
 
 
 def arithmetic_ceilings(records: Sequence[Record]) -> list[Record]:
@@ -272,7 +272,7 @@ def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name
         )
     except UsageError:
         return None
-    above = achieved.above(bound.attainable) and not _within_another_recipe(ceilings, bound, achieved)
+    above = achieved.above(bound.attainable) and not within_another_recipe(ceilings, bound, achieved)
     flags = [*flags_of(record), *(["above-ceiling"] if above else [])]
     out: Record = {
         "name": name, "kind": kind, "device": record["device"], "dtype": record["dtype"], "level": level,
@@ -287,7 +287,7 @@ def point(ceilings: Sequence[Record], record: Record, *, level: str | None, name
     return out
 
 
-def _within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: Interval) -> bool:
+def within_another_recipe(ceilings: Sequence[Record], bound: Bound, achieved: Interval) -> bool:
     """An FMA peak is no bound for code that mixes FMAs with adds: a faster recipe of the same dtype may cover it."""
     same = (c for c in ceilings if c["kind"] == "arithmetic" and c["dtype"] == bound.bound_by)
     same_threads = (c for c in same if c["threads"] == bound.ceiling["threads"])
@@ -398,37 +398,3 @@ def _which_is_wrong(ceiling: Record, per_cycle: float | None, clock_hz: float | 
             )
         return "the measurement or the spec's width is wrong: it is above what the measured clock allows"
     return "the spec is too low (a clock below the real one, or another model), or the count is too high"
-
-
-CAUSES_IMPOSSIBLE = (
-    "the flops or bytes given are not what one call does",
-    "the data stay in a nearer memory level than the one named",
-    "the call returns before its work is done, or skips it (a lazy or cached result)",
-)
-
-
-def user_point(
-    bound: Bound, measurement: Any, *, flops: float, moved: float, name: str, level: str, dtype: str
-) -> Record:  # fmt: skip
-    """A caller's own work on the chart: `flops` and `moved` bytes of one run, `measurement` its time.
-
-    Raises UsageError where one run is too short for the timer to see.
-    """
-    low_s, high_s = measurement.ci95_s
-    if low_s <= 0:
-        raise UsageError(f"{name}: one call takes no time that the timer can see; let a call do more work")
-    achieved = Interval(flops / measurement.estimate_s, flops / high_s, flops / low_s)
-    impossible = achieved.above(bound.attainable)
-    out: Record = {
-        "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": dtype, "level": level,
-        **threads_of(bound.ceiling), "intensity_flop_per_byte": flops / moved,
-        "flop_per_s": achieved.estimate, "ci95": [achieved.low, achieved.high], "time_s": measurement.estimate_s,
-        "time_at_roof_s": flops / bound.attainable.estimate, "bound_by": bound.bound_by,
-        "attainable_flop_per_s": bound.attainable.estimate,
-        "fraction_of_attainable": achieved.estimate / bound.attainable.estimate,
-        "measurement": None, "measurement_why": "timed by place(), not part of the survey",
-        "flags": [*measurement.flags, *(["impossible"] if impossible else [])],
-    }  # fmt: skip
-    if impossible:
-        out["causes"] = list(CAUSES_IMPOSSIBLE)
-    return out

@@ -27,7 +27,6 @@ def verdicts(
     crowd = max((share for share in others if share is not None), default=None)
     checked = [record for record in records if record["status"] in ("ok", "failed")]
     failed = [record for record in checked if record["status"] == "failed"]
-    above = [p for p in placed if "above-ceiling" in p["flags"]]
     beyond = [c for c in found if "above-spec" in c["flags"]]
     shaky = [c for c in found if "unstable" in c["flags"]]
     names = "; ".join
@@ -48,16 +47,22 @@ def verdicts(
             names(f"{c['id']}: {c['causes'][0]}" for c in beyond),
         ))  # fmt: skip
     if placed:
-        out.append(_verdict(
-            "roof", not above, "no point is above its ceiling by more than both intervals",
-            f"above their ceiling: {names(p['name'] for p in above)}",
-        ))  # fmt: skip
+        out.append(roof_verdict(placed))
     if any("repeat" in c for c in found):
         out.append(_verdict(
             "repeat", not shaky, f"measured again at the end, the ceilings came out within {UNSTABLE_OVER:.0%}",
             names(f"{c['id']} came out at {c['repeat']['ratio']:.2f} times the first figure" for c in shaky),
         ))  # fmt: skip
     return out
+
+
+def roof_verdict(placed: Sequence[Record]) -> Record:
+    """Whether every point is possible."""
+    above = [p for p in placed if {"above-ceiling", "impossible"} & set(p["flags"])]
+    return _verdict(
+        "roof", not above, "no point is above its ceiling by more than both intervals",
+        f"above their ceiling: {'; '.join(p['name'] for p in above)}",
+    )  # fmt: skip
 
 
 def _verdict(name: str, passed: bool, good: str, bad: str) -> Record:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..model import flags_of
-from .tables import Doc, clean, imported_from
+from .tables import Doc, achieved_of, clean, imported_from
 
 COLUMNS = (
     "record",
@@ -81,9 +81,10 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
             "dtype": ridge["arithmetic"],
         }
     for point in doc["points"]:
-        row = _estimate(point["flop_per_s"], point.get("ci95")) | {
+        value, ci95, unit = achieved_of(point)
+        row = _estimate(value, ci95) | {
             "record": "point",
-            "unit": "FLOP/s",
+            "unit": "B/s" if unit == "B/s" else "FLOP/s",
             "kernel": point.get("kind"),
         }
         row |= {
@@ -99,7 +100,8 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
                 "measurement",
             )
         }
-        row |= {"reference": point["attainable_flop_per_s"], "fraction_of_reference": point["fraction_of_attainable"]}
+        attainable = point.get("attainable_bytes_per_s") if unit == "B/s" else point["attainable_flop_per_s"]
+        row |= {"reference": attainable, "fraction_of_reference": point["fraction_of_attainable"]}
         yield row | {"flags": " ".join(point["flags"])}
     for item in doc["measurements"]:
         time, timing = item["time_s"] or {}, item["timing"] or {}
@@ -127,6 +129,6 @@ def _shown(item: dict[str, Any]) -> tuple[str, str]:
     return next(((key, unit) for key, unit in (("time_s", "s"), *stated) if item.get(key)), ("time_s", "s"))
 
 
-def _estimate(value: float | None, ci95: list[float] | None) -> dict[str, Any]:
+def _estimate(value: float | None, ci95: Sequence[float] | None) -> dict[str, Any]:
     low, high = ci95 or (None, None)
     return {"value": value, "ci95_low": low, "ci95_high": high}

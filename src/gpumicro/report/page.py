@@ -19,6 +19,7 @@ from .tables import (
     Column,
     Doc,
     Table,
+    achieved_of,
     all_tables,
     ceiling_name,
     clean,
@@ -28,6 +29,7 @@ from .tables import (
     fraction,
     headline,
     imported_from,
+    intensity_text,
     interval,
     level_name,
     measurements_table,
@@ -223,12 +225,11 @@ def tips(doc: Doc) -> Mapping[str, str]:
         if ceiling["spec"] is not None:
             found[f"spec-{index}"] = f"{name}\nspec peak {quantity(ceiling['spec'], unit)}"
     for index, point in enumerate(doc["points"]):
-        unit = shown_unit("FLOP/s", point.get("dtype"))
-        value, ci95 = point["flop_per_s"], point.get("ci95")
+        value, ci95, unit = achieved_of(point)
         bound = level_name(point["bound_by"]) if point["bound_by"] else ""
         share = f"{fraction(point['fraction_of_attainable'])} of attainable, bound by {bound}" if bound else ""
         measured = (quantity(value, unit, ci95), f"95%: {interval(value, ci95, unit)}")
-        intensity = quantity(point["intensity_flop_per_byte"], "FLOP/B")
+        intensity = intensity_text(point)
         lines = [clean(point["name"]), *measured, intensity, share, *map(clean, point["flags"])]
         found[f"point-{index}"] = "\n".join(filter(None, lines))
     return found

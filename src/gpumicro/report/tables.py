@@ -192,6 +192,19 @@ def ridge_table(doc: Doc) -> Table:
     return Table("ridge", "Ridge points", columns, tuple(rows)).without_empty()
 
 
+def achieved_of(point: Doc) -> tuple[float | None, Sequence[float] | None, str]:
+    """A point's rate, its interval and unit: FLOP/s, or B/s where it has bytes alone."""
+    if point["flop_per_s"] is None and point.get("bandwidth_bytes_per_s") is not None:
+        return point["bandwidth_bytes_per_s"], point.get("bandwidth_ci95"), "B/s"
+    return point["flop_per_s"], point.get("ci95"), shown_unit("FLOP/s", point.get("dtype"))
+
+
+def intensity_text(point: Doc) -> str:
+    """FLOP/B of a point, "no bytes" for pure arithmetic."""
+    value = point["intensity_flop_per_byte"]
+    return "no bytes" if value is None else quantity(value, "FLOP/B")
+
+
 def points_table(doc: Doc) -> Table:
     """Points against what they could attain at their intensity; of the stream kernels only those that are flagged.
 
@@ -201,12 +214,11 @@ def points_table(doc: Doc) -> Table:
     for point in doc["points"]:
         if point.get("kind") == "stream" and not suspicious(point):
             continue
-        unit = shown_unit("FLOP/s", point.get("dtype"))
-        value, ci95 = point["flop_per_s"], point.get("ci95")
+        value, ci95, unit = achieved_of(point)
         bound = point["bound_by"]
         rows.append((
             clean(point["name"]),
-            quantity(point["intensity_flop_per_byte"], "FLOP/B").removesuffix(" FLOP/B"),
+            intensity_text(point).removesuffix(" FLOP/B"),
             quantity(value, unit, ci95),
             interval(value, ci95, unit),
             LEVEL_NAMES.get(bound, clean(bound)) if bound else "-",
@@ -214,7 +226,15 @@ def points_table(doc: Doc) -> Table:
             ", ".join(map(clean, point["flags"])),
         ))  # fmt: skip
     columns = columns_of("point", ">FLOP/B", ">achieved", ">95% interval", "bound by", ">of roof", "/flags")
-    return Table("points", "Points under the roof", columns, tuple(rows)).without_empty()
+    remarks = tuple(_user_remark(point) for point in doc["points"] if point.get("time_at_roof_s"))
+    return Table("points", "Points under the roof", columns, tuple(rows), remarks).without_empty()
+
+
+def _user_remark(point: Doc) -> str:
+    """What a caller's own work took, and what it would at the roof; where it is faster, the likeliest cause."""
+    took, best = (quantity(point.get(key), "s") for key in ("time_s", "time_at_roof_s"))
+    causes = [clean(cause) for cause in point.get("causes", ())]
+    return f"{clean(point['name'])}: {took} a call, {best} at the roof{f'; {causes[0]}' if causes else ''}."
 
 
 def sustained_table(doc: Doc) -> Table:
