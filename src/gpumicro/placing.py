@@ -48,7 +48,7 @@ class Roofs:
         """Of a result document; `device` may be left out where it has only one with ceilings."""
         first = document["devices"][0]["id"] if document["devices"] else "cpu"
         usual = {"device": first, "scope": "roof", "threads": 1}  # what the schema lets a file leave out
-        ceilings = [usual | ceiling for ceiling in document["ceilings"] if ceiling["achieved"] and ceiling["ci95"]]
+        ceilings = [usual | ceiling for ceiling in document["ceilings"] if ceiling["achieved"]]
         known = list(dict.fromkeys(ceiling["device"] for ceiling in ceilings))
         if not known:
             raise UsageError("this roofline has no ceilings: nothing was measured")
@@ -60,7 +60,7 @@ class Roofs:
         facts = next((one for one in document["devices"] if one["id"] == name), {"id": name, "kind": "cpu"})
         mine = tuple(ceiling for ceiling in ceilings if ceiling["device"] == name)
         memory = tuple(sorted(model.roofs(mine, "memory"), key=lambda c: model.level_rank(c["level"])))
-        threads = max(ceiling["threads"] for ceiling in mine)
+        threads = max(ceiling["threads"] or 0 for ceiling in mine)
         peaks = (c for c in mine if c["kind"] == "arithmetic" and (c["scope"] == "roof" or _plain(c, threads)))
         return cls(facts, memory, tuple(peaks), mine)
 
@@ -91,7 +91,7 @@ class Roofs:
 
 def _plain(peak: Record, threads: int) -> bool:
     """Whether it is the plain units' peak, of all of them, that stands beside a tensor roof."""
-    return peak["threads"] == threads and peak.get("kernel") in model.VECTOR_RECIPES
+    return (peak["threads"] or 0) == threads and peak.get("kernel") in model.VECTOR_RECIPES
 
 
 def unit_of(ceiling: Record) -> str:
