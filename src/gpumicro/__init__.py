@@ -27,6 +27,7 @@ _PUBLIC = {
     "KernelSpec": "spec",
     "CATALOGUE": "kernels",
     "prepare": "backends",
+    "Kernel": "source_kernel",
     "Roofline": "chart",
     "roofline": "chart",
     "CudaError": "errors",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .errors import CudaError, GpumicroError
     from .kernels import CATALOGUE
     from .measure import Measurement, Policy, time_kernel
+    from .source_kernel import Kernel
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 
