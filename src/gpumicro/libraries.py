@@ -1,4 +1,4 @@
-"""Where the libraries are that are opened at run time: cuBLASLt, NCCL, NVRTC and NVML. A missing one is a reason in words."""
+"""Where the libraries opened at run time are: cuBLASLt, NCCL, NVRTC and NVML. A missing one is a reason in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own kernel: CUDA C++ compiled by NVRTC for the GPU at hand, launched and timed like those of the catalogue."""
+"""A user's own kernel: CUDA C++ compiled by NVRTC for the GPU at hand, launched and timed like the catalogue's."""
 
 from __future__ import annotations
 
@@ -193,15 +193,14 @@ def _load(program: nvrtc.Program, name: str, index: int, names: Sequence[str]) -
 
 
 def _extents(what: str, given: Extent, most: tuple[int, int, int]) -> tuple[int, int, int]:
-    whole = (int, np.integer)
-    sizes = (given,) if isinstance(given, whole) else tuple(given) if isinstance(given, (tuple, list)) else ()
-    if not 1 <= len(sizes) <= 3 or not all(isinstance(s, whole) and not isinstance(s, bool) for s in sizes):
-        raise UsageError(f"{what} is a whole number or up to three, as ({256}, 1, 1), not {given!r}")
-    x, y, z = (*(int(s) for s in sizes), 1, 1)[:3]
-    for axis, size, limit in zip("xyz", (x, y, z), most, strict=True):
+    sizes: tuple[Any, ...] = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not 1 <= len(sizes) <= 3 or not all(isinstance(s, (int, np.integer)) and not isinstance(s, bool) for s in sizes):
+        raise UsageError(f"{what} is a whole number or up to three, as (64, 64), not {given!r}")
+    extents = (*map(int, sizes), 1, 1)[:3]
+    for axis, size, limit in zip("xyz", extents, most, strict=True):
         if not 1 <= size <= limit:
             raise UsageError(f"{what} is {given!r}: {what}.{axis} must be from 1 to {limit}")
-    return x, y, z
+    return extents[0], extents[1], extents[2]
 
 
 def _check_shape(
