@@ -192,7 +192,7 @@ def _load(program: nvrtc.Program, name: str, index: int, names: Sequence[str]) -
         raise BackendUnavailable(str(error), "Update the driver") from error
 
 
-def _extents(what: str, given: Extent, most: tuple[int, int, int]) -> tuple[int, int, int]:
+def _extents(what: str, given: Any, most: tuple[int, int, int]) -> tuple[int, int, int]:
     sizes: tuple[Any, ...] = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if not 1 <= len(sizes) <= 3 or not all(isinstance(s, (int, np.integer)) and not isinstance(s, bool) for s in sizes):
         raise UsageError(f"{what} is a whole number or up to three, as (64, 64), not {given!r}")
@@ -214,7 +214,7 @@ def _check_shape(
         raise UsageError(f"{name} runs with at most {made['max_threads']} threads a block, not {threads}: {why}")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
         raise UsageError(f"shared_bytes is a whole number of bytes, not {shared_bytes!r}")
-    most = int(device.facts["shared_bytes_per_block"]) - made["shared_bytes"]
+    most = int(str(device.facts["shared_bytes_per_block"])) - made["shared_bytes"]
     if shared_bytes > most:
         used = f", besides the {made['shared_bytes']} that it declares" if made["shared_bytes"] else ""
         raise UsageError(f"{name} may have at most {most} bytes of dynamic shared memory{used}, not {shared_bytes}")
