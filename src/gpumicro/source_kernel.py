@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import cuda_native, nvrtc
+from .backends import cuda_reasons
 from .backends.cuda import CudaBackend
 from .backends.cuda_prepared import event_timer
 from .device import Device
@@ -22,6 +23,7 @@ from .kernels.gpu import capability
 Extent = int | tuple[int, ...]
 
 SYMBOL_NOT_FOUND = 500  # cudaErrorSymbolNotFound
+BAD_IMAGE = (200, 209, 218, 222)  # invalid image, none for this device, invalid PTX, PTX of a newer toolkit
 # CUDA programming guide, "Technical specifications per compute capability": the same for all.
 MOST_BLOCKS, MOST_THREADS, MOST_IN_BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024
 
@@ -181,13 +183,21 @@ def _no_kernel(name: str, names: Sequence[str]) -> str:
 
 
 def _load(program: nvrtc.Program, name: str, index: int, names: Sequence[str]) -> Any:
+    cuda = cuda_native.load()
     try:
-        module = cuda_native.load().Module(program.image, index)
+        module = cuda.Module(program.image, index)
         return module.kernel(program.lowered[name], name)
     except CudaError as error:
-        if error.code != SYMBOL_NOT_FOUND:
+        if error.code == SYMBOL_NOT_FOUND:
+            raise UsageError(f"{name!r} is no __global__ function; {_no_kernel(name, names)}") from error
+        made, driver = nvrtc.version(), cuda.probe()["driver"]
+        if error.code not in BAD_IMAGE or made[0] <= driver // 1000:
             raise
-        raise UsageError(f"{name!r} is no __global__ function; {_no_kernel(name, names)}") from error
+        reason = "the driver, of CUDA {}, cannot load what NVRTC {}.{} makes".format(
+            cuda_reasons.version(driver), *made
+        )
+        remedy = f"Update the driver, or pip install nvidia-cuda-nvrtc-cu{driver // 1000} in its place"
+        raise BackendUnavailable(reason, remedy) from error
     except RuntimeError as error:  # the driver has not the calls
         raise BackendUnavailable(str(error), "Update the driver") from error
 

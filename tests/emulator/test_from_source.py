@@ -255,6 +255,16 @@ def test_a_kernel_that_the_image_has_not() -> None:
     assert caught.value.code == 500
 
 
+def test_code_of_a_newer_cuda_than_the_drivers_has_its_cure(
+    double: Any, xy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = cuda_native.load().probe()
+    monkeypatch.setattr(cuda_native.load(), "probe", lambda: probe | {"driver": 12040})
+    double.ptxemu_fail(b"cuLibraryLoadData:1:200")
+    with pytest.raises(BackendUnavailable, match=r"the driver, of CUDA 12\.4, cannot load what NVRTC .*nvrtc-cu12"):
+        saxpy(2.0, *xy, N)
+
+
 def test_a_driver_without_the_calls_is_too_old(monkeypatch: pytest.MonkeyPatch, xy: Any) -> None:
     def refuse(*_: Any) -> Any:
         raise RuntimeError("this driver has no cuLibraryLoadData")
