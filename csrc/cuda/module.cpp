@@ -23,8 +23,9 @@ template <class Function>
 Function* need(const char* name) {
     void* const function = driver_function(name, 12000);
     if (function == nullptr)
-        throw std::runtime_error(std::string("this driver has no ") + name +
-                                 ", which code compiled at run time needs; CUDA 12.0's driver has it");
+        throw std::runtime_error(
+            std::string("this driver has no ") + name +
+            ", which code compiled at run time needs; CUDA 12.0's driver has it: update the driver");
     return reinterpret_cast<Function*>(function);
 }
 
@@ -39,6 +40,10 @@ void check_driver(CUresult code, const char* call, const std::string& log = "") 
 }  // namespace
 
 Module::Module(const std::string& image, int device) : device_(device) {
+    if (CUDART_VERSION < 12080)
+        throw std::runtime_error(
+            "this gpumicro was built with a CUDA older than 12.8, whose runtime launches no code compiled at run time: "
+            "build it with a newer nvcc");
     const DeviceScope scope(device);
     GM_CUDA(cudaFree(nullptr));  // the driver's calls want a context
     auto* const load = need<Load>("cuLibraryLoadData");

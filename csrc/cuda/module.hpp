@@ -1,8 +1,7 @@
 // Code that is loaded at run time: machine code (cubin, fat binary) or PTX, as NVRTC makes them.
 //
-// By the driver's cuLibrary calls, which every driver since CUDA 12.0 has, so that a build by any nvcc 12 can load what
-// a newer NVRTC made. A CUkernel is a cudaKernel_t, which the runtime takes wherever it takes a kernel (CUDA runtime
-// API, "Interactions with the CUDA Driver API"): the one launcher launches it like a kernel of the registry.
+// By the driver's cuLibrary calls. A CUkernel is a cudaKernel_t, which the runtime takes in place of a kernel compiled
+// in since CUDA 12.8 (CUDA runtime API, notes of cudaLaunchKernel): the one launcher launches both.
 #pragma once
 #include <string>
 
@@ -11,7 +10,7 @@ namespace gm {
 class Module {
   public:
     // Throws CudaFailure, with the assembler's words, where the device cannot run the image; std::runtime_error where
-    // the driver is older than the calls. `image` is copied by the driver; PTX ends with a NUL.
+    // the driver or the runtime is too old. `image` is copied by the driver; PTX ends with a NUL.
     Module(const std::string& image, int device);
     ~Module();
     Module(const Module&) = delete;

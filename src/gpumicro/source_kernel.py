@@ -198,8 +198,8 @@ def _load(program: nvrtc.Program, name: str, index: int, names: Sequence[str]) -
         )
         remedy = f"Update the driver, or pip install nvidia-cuda-nvrtc-cu{driver // 1000} in its place"
         raise BackendUnavailable(reason, remedy) from error
-    except RuntimeError as error:  # the driver has not the calls
-        raise BackendUnavailable(str(error), "Update the driver") from error
+    except RuntimeError as error:  # the driver, or the CUDA of this build, is too old
+        raise BackendUnavailable(str(error)) from error
 
 
 def _extents(what: str, given: Any, most: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -270,7 +270,7 @@ def test_a_driver_without_the_calls_is_too_old(monkeypatch: pytest.MonkeyPatch, 
         raise RuntimeError("this driver has no cuLibraryLoadData")
 
     monkeypatch.setattr(cuda_native.load(), "Module", refuse)
-    with pytest.raises(BackendUnavailable, match=r"no cuLibraryLoadData\. Update the driver"):
+    with pytest.raises(BackendUnavailable, match="no cuLibraryLoadData"):
         saxpy(2.0, *xy, N)
 
 

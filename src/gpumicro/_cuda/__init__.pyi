@@ -144,8 +144,8 @@ class Launch:
 class Module:
     """A cubin, a fat binary or PTX (with its NUL), loaded on a device. It stays loaded while a kernel of it lives.
 
-    Raises CudaError, with the assembler's words, where the device cannot run it; RuntimeError where the driver is
-    older than CUDA 12.0's.
+    Raises CudaError, with the assembler's words, where the device cannot run it; RuntimeError where the driver
+    (CUDA 12.0) or the CUDA of this build (12.8) is too old.
     """
 
     def __init__(self, image: bytes, device: int) -> None: ...
