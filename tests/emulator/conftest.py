@@ -32,7 +32,7 @@ def is_inside() -> bool:
 
 
 # Run inside only: test_inside.py starts them there.
-INSIDE = ["test_timers.py", "test_from_source.py", "test_nvrtc_kernels.py"]
+INSIDE = ["test_timers.py"]
 collect_ignore = [] if is_inside() else INSIDE
 
 

@@ -1,9 +1,11 @@
-"""What ends a process's CUDA, or finds none: kernels from source in processes of their own."""
+"""Kernels that NVRTC compiles, on the test double: the cases in a process each, and what ends a process's CUDA."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from emulator.conftest import Emulated
+from emulator.conftest import HERE, Emulated
 
 from gpumicro import nvrtc
 
@@ -18,6 +20,15 @@ try:
 except gm.GpumicroError as error:
     print(type(error).__name__, error)
 """
+
+
+@pytest.mark.parametrize(("file", "least"), [("source_cases.py", 41), ("nvrtc_cases.py", 8)])
+def test_cases(emulated: Emulated, file: str, least: int) -> None:
+    done = emulated.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / file))
+    assert done.returncode == 0, done.stdout[-8000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= least, done.stdout[-2000:]
 
 
 def test_an_illegal_access_names_the_kernel_and_its_launch(emulated: Emulated) -> None:

@@ -1,6 +1,6 @@
 """The catalogue as NVRTC compiles the installed files: executed from its PTX, judged by each record's own check.
 
-These run inside a process on the test double: test_inside.py starts it.
+These run inside a process on the test double: test_source_kernel.py starts it.
 """
 
 from __future__ import annotations

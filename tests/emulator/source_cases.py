@@ -1,6 +1,6 @@
 """A user's kernel from source: compiled, bound to its arguments, run and timed; and what may be wrong with it.
 
-These run inside a process on the test double: test_inside.py starts it.
+These run inside a process on the test double: test_source_kernel.py starts it.
 """
 
 from __future__ import annotations
