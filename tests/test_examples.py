@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 RESULT = str(ROOT / "tests" / "data" / "roofline-cpu.json")
-FRAMEWORKS = ("torch", "jax", "numba", "numba_cuda", "cupy", "triton", "cuda_core")
+FRAMEWORKS = ("torch", "jax", "numba", "numba_cuda", "cupy", "triton", "cuda_core", "cuda_source")
 ARGUMENTS = {"read_a_result": [RESULT], "own_function_on_the_roofline": ["out.svg"]}
 ARGUMENTS |= {
     f"with_{name}": [RESULT] for name in ("torch", "jax", "numba")

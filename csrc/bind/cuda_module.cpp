@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "bind/cuda_errors.hpp"
+#include "bind/cuda_launches.hpp"
+#include "bind/free_without_gil.hpp"
 #include "bind/work_object.hpp"
 #include "cuda/device.hpp"
 #include "cuda/handles.hpp"
-#include "cuda/launch.hpp"
-#include "cuda/registry.hpp"
 #include "cuda/stream.hpp"
 #include "cuda/tensor_map.hpp"
 #include "cuda_build.hpp"
@@ -80,17 +80,6 @@ py::dict facts_dict(int index) {
     return d;
 }
 
-py::dict attributes_dict(const std::string& symbol, int device) {
-    cudaFuncAttributes found{};
-    {
-        py::gil_scoped_release released;
-        found = attributes(symbol, device);
-    }
-    return py::dict("registers"_a = found.numRegs, "shared_bytes"_a = found.sharedSizeBytes,
-                    "local_bytes"_a = found.localSizeBytes, "ptx_version"_a = found.ptxVersion,
-                    "binary_version"_a = found.binaryVersion, "max_threads"_a = found.maxThreadsPerBlock);
-}
-
 // The bytes of an array of any type; it must lie in one piece.
 py::buffer_info contiguous(const py::buffer& array) {
     py::buffer_info info = array.request();
@@ -108,14 +97,6 @@ Buffer& live(Buffer& buffer, const py::buffer_info& info) {
                               std::to_string(buffer.size_bytes()));
     return buffer;
 }
-
-// cudaFree waits for the device: other threads of Python may run meanwhile.
-struct FreeWithoutGil {
-    void operator()(Buffer* buffer) const {
-        py::gil_scoped_release released;
-        delete buffer;
-    }
-};
 
 void register_buffer(py::module_& m) {
     py::class_<Buffer, std::unique_ptr<Buffer, FreeWithoutGil>>(m, "Buffer", py::module_local())
@@ -148,40 +129,6 @@ void register_buffer(py::module_& m) {
         .def("close", &Buffer::release, Released());
 }
 
-Extent extent(const std::array<unsigned, 3>& sizes) { return {sizes[0], sizes[1], sizes[2]}; }
-
-// A launch with what must live as long as it: the buffers whose addresses are among its arguments.
-struct LaunchObject {
-    Launch launch;
-    py::object keep;
-};
-
-void run_and_wait(LaunchObject& self, std::int64_t n, double limit_s) {
-    if (n < 0) throw py::value_error("n must not be negative");
-    py::gil_scoped_release released;
-    const Work work = self.launch.work();
-    work.run(work.context, n);
-    const DeviceScope scope(self.launch.device());
-    wait(measuring_stream(self.launch.device()), limit_s);
-}
-
-void register_launch(py::module_& m) {
-    py::class_<LaunchObject>(m, "Launch", py::module_local())
-        .def(py::init([](const std::string& symbol, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
-                         std::size_t shared_bytes, const std::vector<py::bytes>& arguments, int device,
-                         py::object keep) {
-                 const std::vector<std::string> bytes(arguments.begin(), arguments.end());
-                 return new LaunchObject{{symbol, extent(grid), extent(block), shared_bytes, bytes, device},
-                                         std::move(keep)};
-             }),
-             "symbol"_a, "grid"_a, "block"_a, "shared_bytes"_a, "arguments"_a, "device"_a, "keep"_a)
-        .def_property_readonly(
-            "work", [](const py::object& self) { return WorkObject{self.cast<LaunchObject&>().launch.work(), self}; })
-        .def_property_readonly("symbol", [](const LaunchObject& self) { return self.launch.symbol(); })
-        .def_property_readonly("shape", [](const LaunchObject& self) { return self.launch.shape(); })
-        .def("run", &run_and_wait, "n"_a = 1, py::kw_only(), "limit_s"_a = 120.0);
-}
-
 void register_device(py::module_& m) {
     m.def("probe", &probe_dict);
     m.def("device_facts", &facts_dict, "index"_a);
@@ -206,16 +153,10 @@ void register_device(py::module_& m) {
             wait(measuring_stream(device), limit_s);
         },
         "device"_a, py::kw_only(), "limit_s"_a = 120.0, Released());
+    m.def("synchronize_device", &synchronize_device, "device"_a, Released());
 }
 
-void register_kernels(py::module_& m) {
-    m.def("symbols", [] {
-        std::vector<std::string> names;
-        for (const Symbol& symbol : all_symbols()) names.emplace_back(symbol.name);
-        return names;
-    });
-    m.def("attributes", &attributes_dict, "symbol"_a, "device"_a);
-    m.def("occupancy", &occupancy, "symbol"_a, "device"_a, "block_threads"_a, "shared_bytes"_a, Released());
+void register_rest(py::module_& m) {
     m.def(
         "tensor_map",
         [](std::uintptr_t address, const std::string& dtype, const std::vector<std::uint64_t>& sizes,
@@ -249,9 +190,9 @@ PYBIND11_MODULE(_cuda, m) {
     gm::between_waits = gm::ask_for_signals;
     m.attr("build") = gm::build();
     gm::register_device(m);
-    gm::register_kernels(m);
+    gm::register_rest(m);
     gm::register_buffer(m);
-    gm::register_launch(m);
+    gm::register_launches(m);
 #define GM_PART(NAME)                       \
     {                                       \
         auto part = m.def_submodule(#NAME); \

@@ -98,4 +98,9 @@ FreeMemory free_memory(int device) {
     return found;
 }
 
+void synchronize_device(int device) {
+    const DeviceScope scope(device);
+    GM_CUDA(cudaDeviceSynchronize());
+}
+
 }  // namespace gm

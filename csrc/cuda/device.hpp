@@ -37,4 +37,6 @@ struct FreeMemory {
 
 FreeMemory free_memory(int device);  // makes the device's context
 
+void synchronize_device(int device);  // waits for all streams, other libraries' too
+
 }  // namespace gm

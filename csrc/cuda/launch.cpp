@@ -50,12 +50,12 @@ void allow_shared(const void* function, std::size_t shared_bytes) {
 
 }  // namespace
 
-Launch::Launch(const std::string& symbol, Extent grid, Extent block, std::size_t shared_bytes,
+Launch::Launch(const Symbol& kernel, Extent grid, Extent block, std::size_t shared_bytes,
                const std::vector<std::string>& arguments, int device)
-    : symbol_(symbol),
+    : symbol_(kernel.name),
       shape_("grid " + text(grid) + ", block " + text(block) + ", " + std::to_string(shared_bytes) +
              " bytes of dynamic shared memory"),
-      function_(find_symbol(symbol).function),
+      function_(kernel.function),
       grid_(grid.x, grid.y, grid.z),
       block_(block.x, block.y, block.z),
       shared_bytes_(shared_bytes),
@@ -72,7 +72,7 @@ Launch::Launch(const std::string& symbol, Extent grid, Extent block, std::size_t
     const DeviceScope scope(device);
     note_launch(symbol_, shape_);
     stream_ = measuring_stream(device);
-    check_arguments(symbol, function_, arguments);
+    check_arguments(symbol_, function_, arguments);
     allow_shared(function_, shared_bytes_);
 }
 
@@ -88,20 +88,18 @@ void Launch::run(void* self, std::int64_t n) {
     launch.enqueue(n, launch.stream_);
 }
 
-cudaFuncAttributes attributes(const std::string& symbol, int device) {
-    const void* const function = find_symbol(symbol).function;
+cudaFuncAttributes attributes(const Symbol& kernel, int device) {
     const DeviceScope scope(device);
     cudaFuncAttributes found{};
-    GM_CUDA(cudaFuncGetAttributes(&found, function));
+    GM_CUDA(cudaFuncGetAttributes(&found, kernel.function));
     return found;
 }
 
-int occupancy(const std::string& symbol, int device, int block_threads, std::size_t shared_bytes) {
-    const void* const function = find_symbol(symbol).function;
+int occupancy(const Symbol& kernel, int device, int block_threads, std::size_t shared_bytes) {
     const DeviceScope scope(device);
-    allow_shared(function, shared_bytes);  // else the driver answers 0 for more than 48 KiB
+    allow_shared(kernel.function, shared_bytes);  // else the driver answers 0 for more than 48 KiB
     int blocks = 0;
-    GM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, block_threads, shared_bytes));
+    GM_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function, block_threads, shared_bytes));
     return blocks;
 }
 

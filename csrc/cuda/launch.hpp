@@ -1,4 +1,4 @@
-// The one launcher: a kernel of the registry, its shape and its arguments, bound.
+// The one launcher: a kernel, of the registry or of a module, its shape and its arguments, bound.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ class Launch {
   public:
     // `arguments`: the bytes of each, in the kernel's order. Throws std::invalid_argument where their number or sizes
     // are not the kernel's (as far as the driver tells, from CUDA 12.4 on), CudaFailure where the device cannot run it.
-    Launch(const std::string& symbol, Extent grid, Extent block, std::size_t shared_bytes,
+    Launch(const Symbol& kernel, Extent grid, Extent block, std::size_t shared_bytes,
            const std::vector<std::string>& arguments, int device);
     Launch(const Launch&) = delete;
     Launch& operator=(const Launch&) = delete;
@@ -50,9 +50,9 @@ class Launch {
 };
 
 // What the compiler made of a kernel; see cudaFuncAttributes.
-cudaFuncAttributes attributes(const std::string& symbol, int device);
+cudaFuncAttributes attributes(const Symbol& kernel, int device);
 
 // Blocks that one SM holds at a time.
-int occupancy(const std::string& symbol, int device, int block_threads, std::size_t shared_bytes);
+int occupancy(const Symbol& kernel, int device, int block_threads, std::size_t shared_bytes);
 
 }  // namespace gm

@@ -28,6 +28,7 @@ _PUBLIC = {
     "KernelSpec": "spec",
     "CATALOGUE": "kernels",
     "prepare": "backends",
+    "Kernel": "source_kernel",
     "Roofline": "chart",
     "roofline": "chart",
     "import_results": "imports",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .measuring import measured
     from .placed import Placed
     from .replicates import ProcessComparison
+    from .source_kernel import Kernel
     from .spec import KernelSpec, Problem
     from .timers import FakeTimer, FakeWork, TscTimer, WallTimer, probe
 

@@ -42,6 +42,14 @@ class UsageError(GpumicroError, ValueError):
     exit_code = 2
 
 
+class CompileError(UsageError):
+    """Source that a compiler refuses; `log` is what it said, with file and line."""
+
+    def __init__(self, what: str, log: str) -> None:
+        super().__init__(f"{what}:\n{log}" if log else what)
+        self.log = log
+
+
 class BackendUnavailable(GpumicroError):
     """A backend, device or kernel that is known but cannot run here; `remedy` says what would help."""
 

@@ -1,4 +1,4 @@
-"""Where the libraries are that are opened at run time: cuBLASLt, NCCL and NVML. A missing one is a reason in words."""
+"""Where the libraries opened at run time are: cuBLASLt, NCCL, NVRTC and NVML. A missing one is a reason in words."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ KNOWN = {
         "pip install 'nvidia-cublas>=13,<14'",
     ),
     "nccl": _Known(("libnccl.so.2",), ("nvidia/nccl/lib",), "pip install nvidia-nccl-cu13"),
+    "nvrtc": _Known(
+        ("libnvrtc.so.13", "libnvrtc.so.12"), ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"),
+        "pip install 'nvidia-cuda-nvrtc>=13,<14'",
+    ),
     "nvml": _Known(("libnvidia-ml.so.1",), (), "NVIDIA's driver brings it"),
 }  # fmt: skip
 
 
 def find(name: str) -> Library:
-    """The library called "cublasLt", "nccl" or "nvml". Raises UsageError for another name.
+    """The library called "cublasLt", "nccl", "nvrtc" or "nvml". Raises UsageError for another name.
 
     In this order: what cuda-pathfinder finds where it is installed, Python's own packages, what the system's linker
     finds, /usr/local/cuda.

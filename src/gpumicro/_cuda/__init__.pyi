@@ -75,6 +75,9 @@ def stream(device: int) -> int:
 def synchronize(device: int, *, limit_s: float = 120.0) -> None:
     """Wait for the measuring stream. Raises CudaError where its work failed or does not end within the limit."""
 
+def synchronize_device(device: int) -> None:
+    """Wait for all work of the device, other libraries' streams too. Raises CudaError."""
+
 def symbols() -> list[str]:
     """The kernels compiled in, by name expression."""
 
@@ -119,7 +122,7 @@ class Launch:
 
     def __init__(
         self,
-        symbol: str,
+        kernel: str | ModuleKernel,  # a name of `symbols`, or a module's
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
@@ -137,3 +140,22 @@ class Launch:
     def shape(self) -> str: ...
     def run(self, n: int = 1, *, limit_s: float = 120.0) -> None:
         """Launch n times and wait. Raises CudaError."""
+
+class Module:
+    """A cubin, a fat binary or PTX (with its NUL), loaded on a device. It stays loaded while a kernel of it lives.
+
+    Raises CudaError, with the assembler's words, where the device cannot run it; RuntimeError where the driver
+    (CUDA 12.0) or the CUDA of this build (12.8) is too old.
+    """
+
+    def __init__(self, image: bytes, device: int) -> None: ...
+    def kernel(self, name: str, shown: str = "") -> ModuleKernel:
+        """By its name in the image (mangled); messages call it `shown`. Raises CudaError where there is none."""
+
+class ModuleKernel:
+    """A kernel of a module, which a Launch takes in place of a symbol."""
+
+    @property
+    def name(self) -> str: ...
+    def attributes(self, device: int) -> _Attributes: ...
+    def occupancy(self, device: int, block_threads: int, shared_bytes: int) -> int: ...

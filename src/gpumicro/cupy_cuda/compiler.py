@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BackendUnavailable, UsageError
+from ..nvrtc import kernel_folder
 from .found import cupy, first_line, nvrtc
 
 STANDARD = "-std=c++17"
@@ -27,21 +28,6 @@ _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()
 _SYMBOL = re.compile(r"\bX\((gm::[^()]+)\)")
 _TARGET = re.compile(r"__CUDA_ARCH_FEAT_SM(\d+)_ALL")
 _HEADER = b"gpumicro 1\n"
-
-
-def sources() -> Path:
-    """The folder of the device code: installed with the package, or csrc/kernels of a checkout.
-
-    Raises BackendUnavailable where there is none.
-    """
-    import gpumicro
-
-    folders = [Path(entry) / "kernels_src" for entry in gpumicro.__path__]
-    folders.append(Path(gpumicro.__path__[0]).parents[1] / "csrc" / "kernels")
-    for folder in folders:
-        if (folder / "types.cuh").is_file():
-            return folder.resolve()
-    raise BackendUnavailable("the source of the kernels (gpumicro/kernels_src) is not installed", "Install gpumicro")
 
 
 @lru_cache(maxsize=4)
@@ -62,13 +48,15 @@ def _index(folder: Path) -> tuple[dict[str, str], dict[str, str], str]:
 @lru_cache(maxsize=1)
 def spelled_out() -> frozenset[str]:
     """Symbols that stand in the tables at the files' ends."""
-    return frozenset(name for path in sources().glob("*.cuh") for name in _SYMBOL.findall(path.read_text("utf-8")))
+    return frozenset(
+        name for path in kernel_folder().glob("*.cuh") for name in _SYMBOL.findall(path.read_text("utf-8"))
+    )
 
 
 def source_of(symbol: str) -> str:
     """The file that a symbol's kernel stands in: "gm::triad<double, 2, 4>" is in stream.cuh. UsageError if in none."""
     name = symbol.partition("<")[0].rpartition("::")[2]
-    files = _index(sources())[0]
+    files = _index(kernel_folder())[0]
     if name not in files:
         raise UsageError(f"no kernel of csrc/kernels is named {symbol!r}")
     return files[name]
@@ -90,7 +78,7 @@ def compile_symbol(symbol: str, capability: tuple[int, int]) -> Image:
 
     Raises BackendUnavailable with the compiler's first line where it cannot be compiled.
     """
-    folder = sources()
+    folder = kernel_folder()
     _, targets, digest = _index(folder)
     source = source_of(symbol)
     options = (STANDARD, f"-I{folder}")

@@ -257,20 +257,6 @@ PTXEMU_API cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 
 // There is no driver behind this runtime.
-static cudaError_t no_driver_function(void** function, cudaDriverEntryPointQueryResult* status) {
-    *function = nullptr;
-    if (status == nullptr) return cudaErrorSymbolNotFound;
-    *status = cudaDriverEntryPointSymbolNotFound;
-    return cudaSuccess;
-}
-PTXEMU_API cudaError_t cudaGetDriverEntryPoint(const char*, void** function, unsigned long long,
-                                               cudaDriverEntryPointQueryResult* status) {
-    return call_anyway("cudaGetDriverEntryPoint", [&] { return no_driver_function(function, status); });
-}
-PTXEMU_API cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
-                                                        cudaDriverEntryPointQueryResult* status) {
-    return call_anyway("cudaGetDriverEntryPointByVersion", [&] { return no_driver_function(function, status); });
-}
 PTXEMU_API cudaError_t cudaProfilerStart() {
     return call("cudaProfilerStart", [] { return cudaSuccess; });
 }

@@ -65,6 +65,8 @@ constexpr ErrorRow kErrors[] = {
     ROW(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
     ROW(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
     ROW(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
+    ROW(cudaErrorInvalidPtx, "a PTX JIT compilation failed"),
+    ROW(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain."),
     ROW(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ROW(cudaErrorSymbolNotFound, "named symbol not found"),
     ROW(cudaErrorNotReady, "device not ready"),

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace ptxemu {
@@ -109,5 +110,14 @@ std::string ptx_of(const void* wrapper, u32 capability, std::string* why) {
         best_architecture = entry.architecture;
     }
     return best;
+}
+
+std::string checked_ptx(const std::string& image, u32 capability, std::string* why) {
+    const std::size_t target = image.find(".target sm_");
+    *why = "the image is no PTX: this device runs nothing else";
+    if (image.find(".version") == std::string::npos || target == std::string::npos) return "";
+    const u32 architecture = static_cast<u32>(std::atoi(image.c_str() + target + 11));
+    *why = "the PTX is for sm_" + std::to_string(architecture) + ", the device is " + std::to_string(capability);
+    return architecture > capability ? "" : image;
 }
 }  // namespace ptxemu

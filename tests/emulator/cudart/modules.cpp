@@ -17,6 +17,34 @@ FatBinary* Modules::add(const void* wrapper) {
     return binary;
 }
 
+FatBinary* Modules::add_ptx(const std::string& ptx, std::string* why) {
+    auto binary = std::make_unique<FatBinary>();
+    binary->ptx = ptx;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (read(binary.get())) return binary.release();
+    *why = binary->why_not;
+    return nullptr;
+}
+
+const void* Modules::library_kernel(FatBinary* binary, const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto at = binary->module->functions.find(name);
+    if (at == binary->module->functions.end() || !at->second.entry) return nullptr;
+    const void* handle = &at->second;  // an address of its own, as good as a host function's
+    kernels_.emplace(handle, Kernel{binary, name, kSharedDefault});
+    return handle;
+}
+
+void Modules::remove(FatBinary* binary) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto at = kernels_.begin(); at != kernels_.end();)
+        at = at->second.binary == binary ? kernels_.erase(at) : ++at;
+    for (const auto& [device, loaded] : binary->loaded)
+        for (const auto& [name, address] : loaded.addresses)
+            Memory::instance().release(reinterpret_cast<void*>(address));
+    delete binary;
+}
+
 void Modules::add_kernel(FatBinary* binary, const void* host, const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex_);
     kernels_[host] = Kernel{binary, name, kSharedDefault};
@@ -43,8 +71,9 @@ bool Modules::read(FatBinary* binary) {
     if (binary->module != nullptr) return true;
     if (!binary->why_not.empty()) return false;
     const DeviceFacts& facts = device_facts();
-    const std::string text =
-        ptx_of(binary->wrapper, static_cast<u32>(facts.major * 10 + facts.minor), &binary->why_not);
+    const auto capability = static_cast<u32>(facts.major * 10 + facts.minor);
+    const std::string text = binary->wrapper != nullptr ? ptx_of(binary->wrapper, capability, &binary->why_not)
+                                                        : checked_ptx(binary->ptx, capability, &binary->why_not);
     if (text.empty()) return false;
     binary->why_not.clear();
     binary->module = std::make_unique<Module>(parse_module(text));

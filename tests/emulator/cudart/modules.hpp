@@ -1,5 +1,5 @@
-// What nvcc's registration code hands over: fat binaries, kernels and variables, loaded on a device when first used
-// there.
+// What nvcc's registration code and cuLibraryLoadData hand over: fat binaries or PTX, kernels and variables, loaded on
+// a device when first used there.
 #pragma once
 #include <map>
 #include <memory>
@@ -11,6 +11,7 @@
 namespace ptxemu {
 struct FatBinary {
     const void* wrapper = nullptr;
+    std::string ptx;  // of a library, which has no wrapper
     std::unique_ptr<Module> module;
     std::string why_not;                 // there is no module
     std::map<int, LoadedModule> loaded;  // by device
@@ -33,6 +34,10 @@ class Modules {
   public:
     static Modules& instance();
     FatBinary* add(const void* wrapper);
+    // A library's PTX; nullptr and a reason where it cannot be read.
+    FatBinary* add_ptx(const std::string& ptx, std::string* why);
+    const void* library_kernel(FatBinary* binary, const std::string& name);  // its handle, nullptr where there is none
+    void remove(FatBinary* binary);                                          // with its kernels
     void add_kernel(FatBinary* binary, const void* host, const std::string& name);
     void add_symbol(FatBinary* binary, const void* host, const std::string& name, u64 bytes);
     Kernel* kernel(const void* host);  // nullptr where it was never registered
