@@ -17,7 +17,8 @@ import fake_cupy
 import fake_cupy_runtime
 import pytest
 
-from gpumicro.cupy_cuda.compiler import STANDARD, sources
+from gpumicro.cupy_cuda.compiler import STANDARD
+from gpumicro.nvrtc import kernel_folder
 
 pytest.importorskip("cupy", reason="CuPy is not installed (pip install 'gpumicro[cupy-cuda13]')")
 
@@ -144,7 +145,7 @@ def test_the_kernels_of_the_package_compile_by_cupy_s_nvrtc(symbol: str, archite
     except RuntimeError as error:
         pytest.skip(f"no NVRTC: {error}")
     source = source_of(symbol)
-    options = (STANDARD, f"-I{sources()}", f"-arch={architecture}")
+    options = (STANDARD, f"-I{kernel_folder()}", f"-arch={architecture}")
     lowered, image = _compile(f'#include "{source}"\n', source, symbol, options)
     assert lowered.startswith("_Z")
     if architecture.startswith("sm_"):
@@ -159,9 +160,9 @@ def test_a_kernel_for_one_target_has_its_instructions() -> None:
     from gpumicro.cupy_cuda.compiler import _architectures, _compile, _index
 
     real("nvrtc")
-    target = _index(sources())[1]["gemm_wgmma.cuh"]
+    target = _index(kernel_folder())[1]["gemm_wgmma.cuh"]
     [architecture] = _architectures((9, 0), target)
-    options = (STANDARD, f"-I{sources()}", f"-arch=compute_{architecture.removeprefix('sm_')}")
+    options = (STANDARD, f"-I{kernel_folder()}", f"-arch=compute_{architecture.removeprefix('sm_')}")
     symbol = "gm::gemm_wgmma<gm::half, 128>"
     _, image = _compile('#include "gemm_wgmma.cuh"\n', "gemm_wgmma.cuh", symbol, options)
     assert b"wgmma.mma_async" in image

@@ -420,9 +420,10 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 def test_the_target_of_a_kernel_is_named_and_an_unknown_gpu_gets_ptx(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: CupyBackend
 ) -> None:
-    from gpumicro.cupy_cuda.compiler import _architectures, _index, source_of, sources
+    from gpumicro.cupy_cuda.compiler import _architectures, _index, source_of
+    from gpumicro.nvrtc import kernel_folder
 
-    targets = _index(sources())[1]
+    targets = _index(kernel_folder())[1]
     assert (targets["peak_wgmma.cuh"], targets["peak_tcgen05.cuh"]) == ("90a", "100a")
     assert "stream.cuh" not in targets
     fake = install(monkeypatch, FakeCupy({**H100, "major": 13}), tmp_path)

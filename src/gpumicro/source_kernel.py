@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import cuda_native, nvrtc
-from .backends import cuda_reasons
+from .backends import cuda_reasons, engine
 from .backends.cuda import CudaBackend
-from .backends.cuda_prepared import event_timer
 from .device import Device
 from .device_timers import EventTimer
 from .errors import BackendUnavailable, CompileError, CudaError, UsageError, unknown
@@ -104,7 +103,7 @@ class Kernel:
     @property
     def timer(self) -> EventTimer:
         """The device's own clock."""
-        return event_timer(self.device.index)
+        return engine.native().timer(self.device.index)
 
     @property
     def facts(self) -> Mapping[str, Any]:

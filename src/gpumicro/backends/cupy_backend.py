@@ -11,11 +11,11 @@ from typing import Any
 
 from .. import cupy_cuda
 from ..cupy_clock import CupyClock, HostTimer
-from ..cupy_cuda.compiler import sources
 from ..cupy_cuda.module import NO_TENSOR_MAPS
 from ..device import Device
 from ..device_timers import EventTimer
 from ..errors import BackendUnavailable, CudaError, UsageError
+from ..nvrtc import kernel_folder
 from ..spec import Execution, GpuForm, KernelSpec, Problem
 from . import cuda_host, cuda_reasons, cupy_gemm
 from .base import Availability, Prepared
@@ -40,7 +40,7 @@ class CupyBackend:
         if reason:
             return Availability(False, reason, remedy)
         try:
-            sources()
+            kernel_folder()
             facts = self._facts()
         except BackendUnavailable as error:
             return Availability(False, error.reason, error.remedy)
