@@ -19,7 +19,7 @@ __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "p
 _ENTRIES = {
     "cuda": ("cuda", "CudaBackend"),
     "cupy": ("absent", "Cupy"),
-    "numba": ("absent", "Numba"),
+    "numba": ("numba", "NumbaBackend"),
     "cpu": ("cpu", "CpuBackend"),
 }
 BACKENDS = tuple(_ENTRIES)
