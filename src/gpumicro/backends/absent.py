@@ -28,7 +28,3 @@ class _Absent:
 
 class Cupy(_Absent):
     name = "cupy"
-
-
-class Numba(_Absent):
-    name = "numba"

@@ -18,7 +18,7 @@ from ..kernels import peak_gpu
 from ..kernels.peak import FMA_FLOP
 from ..kernels.peak_check import CHAINS, UNROLL, Known, fma_chains, judge
 from ..kernels.stream import check_sum
-from ..numba_kernels import cpu, cpu_slices, load
+from ..numba_kernels import cpu, cpu_slices, imported, load
 from ..spec import Check, Execution, KernelSpec, Problem
 from .cpu import CpuBackend, validate
 from .cpu_prepared import CpuPrepared
@@ -81,9 +81,7 @@ class NumbaCpuPrepared(CpuPrepared):
         _ = self._live
         load().set_num_threads(load().get_num_threads())  # starts them, which compiled code does not
         keep = (self._pointers, self._sizes, self._keep, self._kernel, self._operands)
-        return timing.native_work(
-            self._team.address, "void (void *, int64_t)", self._pointers.ctypes.data, keep
-        )
+        return timing.native_work(self._team.address, "void (void *, int64_t)", self._pointers.ctypes.data, keep)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -227,12 +225,8 @@ def _layer() -> str:
 
 
 def _llvm() -> str:
-    from llvmlite import binding
-
-    return ".".join(map(str, binding.llvm_version_info))
+    return ".".join(map(str, imported("llvmlite.binding").llvm_version_info))
 
 
 def _host_cpu() -> str:
-    from llvmlite import binding
-
-    return str(binding.get_host_cpu_name())
+    return str(imported("llvmlite.binding").get_host_cpu_name())

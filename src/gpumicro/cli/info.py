@@ -29,8 +29,12 @@ def command() -> None:
             console.print(f"Backend {backend.name} cannot run: {able.reason}.{remedy}", highlight=False, markup=False)
         if backend.name == "cuda":
             _print_cuda(console)
+        else:
+            for note in getattr(backend, "notes", list)():
+                console.print(note, highlight=False, markup=False)
         for device in backend.devices() if able else ():
-            console.print(device_table(device))
+            if device.kind != "cpu" or backend.name == "cpu":  # one CPU, of which others say no more
+                console.print(device_table(device))
     console.print(timer_table(timers.probe()))
 
 

@@ -111,10 +111,11 @@ def _check_gpu_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Arr
 def check_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array], chains: int) -> Check:
     """The sum of read or dot against float64, within ten standard deviations of what random roundings make.
 
-    `chains`: how many sums were made side by side, at least. A bound from worst cases grows with n and would let whole
-    blocks be missing. A chain of L additions of terms with mean square q has partial sums of mean square up to L q, each
-    rounded by up to a roundoff: n terms in chains of L, then some 30 levels of adding those up, give a variance of
-    roundoff^2 n q (L / 6 + 30). Raises VerificationError.
+    `chains`: how many sums were made side by side, at least. Raises VerificationError.
+
+    A bound from worst cases grows with n and would let whole blocks be missing. A chain of L additions of terms with
+    mean square q has partial sums of mean square up to L q, each rounded by up to a roundoff: n terms in chains of L,
+    then some 30 levels of adding those up, give a variance of roundoff^2 n q (L / 6 + 30).
     """
     inputs = [arrays[name] for name in "bc" if name in arrays]
 

@@ -31,7 +31,7 @@ def cuda_missing() -> str:
 @lru_cache(maxsize=1)
 def load() -> Any:
     """The module numba. Raises BackendUnavailable where it cannot be imported."""
-    return _imported("numba")
+    return imported("numba")
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +43,7 @@ def load_cuda() -> Any:
     if cuda_missing():
         raise BackendUnavailable(f"there is no numba.cuda, because {cuda_missing()}", REMEDY)
     _mend_numpy()
-    return _imported("numba.cuda")
+    return imported("numba.cuda")
 
 
 def simulated() -> bool:
@@ -51,7 +51,8 @@ def simulated() -> bool:
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """A module of Numba's, numba-cuda's or llvmlite's. Raises BackendUnavailable where it cannot be imported."""
     try:
         return import_module(name)
     except Exception as error:  # a NumPy that is too new is an ImportError, a broken llvmlite an OSError
@@ -63,4 +64,4 @@ def _mend_numpy() -> None:
     import numpy as np
 
     if not hasattr(np, "row_stack"):
-        np.row_stack = np.vstack
+        vars(np)["row_stack"] = np.vstack

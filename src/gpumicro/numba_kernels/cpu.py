@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from ..errors import BackendUnavailable
-from . import bodies, cpu_slices, load
+from . import bodies, cpu_slices, imported, load
 
 # Of `pointers`, and of the sizes in it: the kernel's own sizes, the elements of each operand, the threads.
 OPERANDS, SIZES_AT, KERNEL_AT, POINTERS = 3, 3, 4, 5
@@ -71,12 +71,10 @@ def team() -> Kernel:
 
 def _timed(what: str, build: Callable[[Any], Any]) -> Kernel:
     numba = load()
-    from numba.core.errors import NumbaError
-
     before = time.perf_counter()
     try:
         callback = build(numba)
-    except NumbaError as error:
+    except numba.core.errors.NumbaError as error:
         raise BackendUnavailable(f"Numba {numba.__version__} does not compile {what}: {error}") from error
     return Kernel(callback, time.perf_counter() - before)
 
@@ -87,8 +85,7 @@ def _compiled(name: str, dtype: str) -> Kernel:
 
 
 def _build(numba: Any, name: str, dtype: str) -> Any:
-    from numba import types
-
+    types = numba.types
     make, fast = _MAKERS[name]
     short = name.partition(".")[2]
     inline = numba.njit(inline="always")
@@ -117,9 +114,7 @@ def _team() -> Kernel:
 
 
 def _build_team(numba: Any) -> Any:
-    from numba import types
-
-    prange, carray = numba.prange, numba.carray
+    types, prange, carray = numba.types, numba.prange, numba.carray
     get_threads, set_threads, run_kernel = numba.get_num_threads, numba.set_num_threads, _call_kernel()
 
     def region(pointers: Any, threads: Any, runs: Any) -> None:
@@ -146,9 +141,7 @@ def _build_team(numba: Any) -> Any:
 
 def _load_word() -> Any:
     """A function of an address: the word that stands there. One load, as C's `*p`."""
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
+    ir, types = imported("llvmlite.ir"), load().types
 
     def word(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
         def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -156,14 +149,12 @@ def _load_word() -> Any:
 
         return types.int64(types.int64), codegen
 
-    return intrinsic(word)
+    return imported("numba.extending").intrinsic(word)
 
 
 def _call_kernel() -> Any:
     """A function (pointers, thread, threads, runs) that calls the kernel that stands in `pointers`."""
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
+    ir, types = imported("llvmlite.ir"), load().types
 
     def call(typingctx: Any, pointers: Any, thread: Any, threads: Any, runs: Any) -> Any:  # noqa: ARG001
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -176,4 +167,4 @@ def _call_kernel() -> Any:
         number = types.int64
         return types.void(types.CPointer(types.voidptr), number, number, number), codegen
 
-    return intrinsic(call)
+    return imported("numba.extending").intrinsic(call)
