@@ -12,9 +12,10 @@ import gpumicro
 ROOMS = (
     "errors", "units", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries", "limits", "topology",
     "environment", "peaks", "kernels", "numba_kernels", "sass", "stats", "slopes", "timers", "device_clock",
-    "device_timers", "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "comparison", "schema",
-    "result", "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder", "model", "verdicts",
-    "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "cli", "__main__",
+    "device_timers", "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "comparison",
+    "schema", "result", "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder",
+    "model", "verdicts", "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "cli",
+    "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent
 # A type-only import makes no dependency at run time.

@@ -44,7 +44,7 @@ class NumbaCpuPrepared(CpuPrepared):
     ) -> None:
         validate(spec, problem, execution, device)
         if execution.variant == "nontemporal":
-            raise BackendUnavailable(f"{spec.name} cannot run so, because {NO_STREAMING_STORES}")
+            raise BackendUnavailable(NO_STREAMING_STORES)  # no name in it: a report says it once for all kernels
         self._need_threads(spec, execution)
         self._compiled, self._team = cpu.compiled(spec.name, problem.dtype), cpu.team()
         # The least ISA's check allows two roundings for a multiply and an add, as Numba may or may not fuse them.
