@@ -57,6 +57,13 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Arrays:
         return dict(found)
 
 
+def test_auto_does_not_take_the_simulator() -> None:
+    code = "from gpumicro import backends; print(backends.resolve()[0][0][1].facts.get('simulator'))"
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["None"]
+
+
 def test_all_kernels_ran_in_the_simulator(simulated: Arrays) -> None:
     assert {name.partition("/")[0] for name in simulated} == set(gpu.NAMES)
 

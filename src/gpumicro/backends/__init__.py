@@ -103,7 +103,7 @@ def _candidates(name: str) -> Iterator[tuple[Backend, Availability, tuple[Device
         can = backend.availability()
         devices = backend.devices() if can else ()
         if can and asked == "auto" and backend.name != "cpu":
-            devices = tuple(one for one in devices if one.kind != "cpu")
+            devices = tuple(one for one in devices if one.kind != "cpu" and not one.facts.get("simulator"))
             can = can if devices else Availability(False, LEFT_TO_CPU)
         yield backend, can, devices
 

@@ -16,6 +16,7 @@ from .cuda_reasons import PROHIBITED
 _SIMULATED: Mapping[str, Any] = {
     "name": "Numba's CUDA simulator", "uuid": None, "compute_capability": "8.0", "sm_count": 1, "memory_bytes": 1 << 30,
     "l2_bytes": 1 << 20, "shared_bytes_per_sm": 164 << 10, "clock_hz": None, "compute_mode": 0, "emulated": True,
+    "simulator": True,  # it has no clock: asked for by name alone
 }  # fmt: skip
 
 
