@@ -76,7 +76,7 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
         found = [one for one in offered if device in ("auto", one.id, one.kind)]
         if found:
             return [(candidate, found[0])], skipped
-        skipped.append((candidate.name, can.reason or f"it has no device {device!r}"))
+        skipped.append((candidate.name, can.reason or " ".join([f"it has no device {device!r}", *_notes(candidate)])))
     raise _none("no device can" if device == "auto" else f"device {device!r} cannot", skipped)
 
 
@@ -106,6 +106,11 @@ def _candidates(name: str) -> Iterator[tuple[Backend, Availability, tuple[Device
             devices = tuple(one for one in devices if one.kind != "cpu" and not one.facts.get("simulator"))
             can = can if devices else Availability(False, LEFT_TO_CPU)
         yield backend, can, devices
+
+
+def _notes(backend: Backend) -> list[str]:
+    """What it says of its devices, to stand in a sentence."""
+    return [f"({note.rstrip('.')})" for note in getattr(backend, "notes", list)()]
 
 
 def _none(what: str, skipped: Skipped) -> BackendUnavailable:

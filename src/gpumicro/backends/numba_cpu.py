@@ -45,7 +45,7 @@ class NumbaCpuPrepared(CpuPrepared):
         validate(spec, problem, execution, device)
         if execution.variant == "nontemporal":
             raise BackendUnavailable(NO_STREAMING_STORES)  # no name in it: a report says it once for all kernels
-        self._need_threads(spec, execution)
+        self._need_threads(execution)
         self._compiled, self._team = cpu.compiled(spec.name, problem.dtype), cpu.team()
         # The least ISA's check allows two roundings for a multiply and an add, as Numba may or may not fuse them.
         isa = _native().usable_isas()[-1]
@@ -61,11 +61,12 @@ class NumbaCpuPrepared(CpuPrepared):
         self._pointers = np.array([*addresses, self._compiled.address], np.uintp)
 
     @staticmethod
-    def _need_threads(spec: KernelSpec, execution: Execution) -> None:
+    def _need_threads(execution: Execution) -> None:
         most = int(load().config.NUMBA_NUM_THREADS)
         if execution.threads > most:
             raise BackendUnavailable(
-                f"{spec.name}: Numba starts {most} threads at most, not {execution.threads}", "Set NUMBA_NUM_THREADS"
+                f"of Numba's threads there are {most}, not {execution.threads}",
+                "Set NUMBA_NUM_THREADS before the start",
             )
 
     def _arrays(self) -> list[_Array]:
