@@ -19,10 +19,13 @@ __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "p
 _ENTRIES = {
     "cuda": ("cuda", "CudaBackend"),
     "cupy": ("cupy_backend", "CupyBackend"),
-    "numba": ("absent", "Numba"),
+    "numba": ("numba_backend", "NumbaBackend"),
     "cpu": ("cpu", "CpuBackend"),
 }
 BACKENDS = tuple(_ENTRIES)
+
+# Why `auto` passes over a backend that finds no other device than the CPU.
+LEFT_TO_CPU = "it finds no GPU, and `auto` leaves the CPU to the cpu backend; ask for it by name"
 
 Skipped: TypeAlias = "list[tuple[str, str]]"  # backends that were passed over, each with its reason
 
@@ -47,7 +50,7 @@ def select(name: str = "auto") -> tuple[Backend, Skipped]:
     any, cannot run here.
     """
     skipped: Skipped = []
-    for backend, can in _candidates(name):
+    for backend, can, _ in _candidates(name):
         if can:
             return backend, skipped
         if _asked(name) != "auto":
@@ -69,32 +72,45 @@ def resolve(device: str = "auto", backend: str = "auto") -> tuple[list[tuple[Bac
     if device != "auto" and not (device == "cpu" or (kind == "cuda" and (not index or index.isdigit()))):
         raise UsageError(f"no device is named {device!r}; there are auto, cpu, cuda:0, cuda:1 ..., all")
     skipped: Skipped = []
-    for candidate, can in _candidates(backend):
-        found = [one for one in candidate.devices() if device in ("auto", one.id, one.kind)] if can else []
+    for candidate, can, offered in _candidates(backend):
+        found = [one for one in offered if device in ("auto", one.id, one.kind)]
         if found:
             return [(candidate, found[0])], skipped
-        skipped.append((candidate.name, can.reason or f"it has no device {device!r}"))
+        skipped.append((candidate.name, can.reason or " ".join([f"it has no device {device!r}", *_notes(candidate)])))
     raise _none("no device can" if device == "auto" else f"device {device!r} cannot", skipped)
 
 
 def _all_devices(backend: str) -> tuple[list[tuple[Backend, Device]], Skipped]:
     skipped: Skipped = []
     chosen: dict[str, tuple[Backend, Device]] = {}
-    for candidate, can in _candidates(backend):
+    for candidate, can, offered in _candidates(backend):
         if not can:
             skipped.append((candidate.name, can.reason))
-        for one in candidate.devices() if can else ():
+        for one in offered:
             chosen.setdefault(one.id, (candidate, one))
     if not chosen:
         raise _none("no device can", skipped)
     return list(chosen.values()), skipped
 
 
-def _candidates(name: str) -> Iterator[tuple[Backend, Availability]]:
-    """The backends that a name admits, in priority order, each with whether it can run."""
+def _candidates(name: str) -> Iterator[tuple[Backend, Availability, tuple[Device, ...]]]:
+    """The backends that a name admits, in priority order, each with whether it can run and on what.
+
+    Under "auto" a CPU is the cpu backend's: others that can run there too (Numba's) measure it less well.
+    """
     asked = _asked(name)
     for backend in map(get, BACKENDS if asked == "auto" else (asked,)):
-        yield backend, backend.availability()
+        can = backend.availability()
+        devices = backend.devices() if can else ()
+        if can and asked == "auto" and backend.name != "cpu":
+            devices = tuple(one for one in devices if one.kind != "cpu" and not one.facts.get("simulator"))
+            can = can if devices else Availability(False, LEFT_TO_CPU)
+        yield backend, can, devices
+
+
+def _notes(backend: Backend) -> list[str]:
+    """What it says of its devices, to stand in a sentence."""
+    return [f"({note.rstrip('.')})" for note in getattr(backend, "notes", list)()]
 
 
 def _none(what: str, skipped: Skipped) -> BackendUnavailable:
@@ -148,5 +164,8 @@ def prepare(
     dtypes = spec.gpu.dtypes if on_gpu and spec.gpu else spec.dtypes
     problem = Problem.of(dtype or dtypes[0], operands, **sizes)
     if variant is None:
-        variant = (spec.gpu.variants(problem.dtype, where) if on_gpu and spec.gpu else spec.variants)[0]
+        # A backend that has not all of a kernel's variants says which.
+        own = getattr(chosen, "variants", lambda *_: ())(spec, problem.dtype, where)
+        known = spec.gpu.variants(problem.dtype, where) if on_gpu and spec.gpu else spec.variants
+        variant = (own or known)[0]
     return chosen.prepare(spec, problem, Execution(threads, variant), where)

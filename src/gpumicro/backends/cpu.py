@@ -82,20 +82,29 @@ class CpuBackend:
     def prepare(self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> Prepared:
         can = self.supports(spec, problem.dtype, device)
         if spec.on_cpu and can.remedy != GPU_ONLY:
-            _validate(spec, problem, execution, device)
+            validate(spec, problem, execution, device)
         if not can:
             raise BackendUnavailable(f"{spec.name} in {problem.dtype} cannot run here because {can.reason}", can.remedy)
-        cpus = list(execution.cpus or device.cpus[: execution.threads])
         isa = chosen_isa()
+        kernel, arrays = self.bind(spec, problem, execution, device, isa)
+        kind = VendorPrepared if spec.name == "gemm.vendor" else CpuPrepared
+        return kind(spec, problem, execution, device, kernel, arrays, isa)
+
+    def bind(
+        self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device, isa: str
+    ) -> tuple[native.Kernel, native.Arrays | None]:
+        """The native kernel for this ISA, and its operands where they lie in memory: filled, and shared by a family.
+
+        Raises OutOfMemory before any page is touched, BackendUnavailable for what this build cannot do.
+        """
+        cpus = list(execution.cpus or device.cpus[: execution.threads])
         try:
             arrays = self._operands(spec, problem, cpus)
-            kernel = _kernel(spec, problem, execution, device, cpus, isa, arrays)
+            return _kernel(spec, problem, execution, device, cpus, isa, arrays), arrays
         except MemoryError as error:
             raise OutOfMemory(f"{spec.name}: the operating system gave no memory for {problem}") from error
         except (RuntimeError, ValueError) as error:  # OpenMP gave fewer threads; no such store in this build
             raise BackendUnavailable(f"{spec.name}: {error}") from error
-        kind = VendorPrepared if spec.name == "gemm.vendor" else CpuPrepared
-        return kind(spec, problem, execution, device, kernel, arrays, isa)
 
     def _operands(self, spec: KernelSpec, problem: Problem, cpus: list[int]) -> native.Arrays | None:
         if spec.family == "stream":
@@ -130,7 +139,8 @@ def _missing_dot(dtype: str) -> str:
     return "this CPU has neither AVX2, AVX-VNNI, AVX512_VNNI nor Arm's dot products"
 
 
-def _validate(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> None:
+def validate(spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> None:
+    """Raises UsageError where a CPU's kernel does not take these sizes, this dtype, variant or number of threads."""
     sizes = dict(problem.sizes)
     if set(sizes) != set(spec.sizes):
         wanted = ", ".join(spec.sizes) or "no sizes"

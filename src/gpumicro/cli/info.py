@@ -32,8 +32,13 @@ def command() -> None:
             console.print(f"Backend {backend.name} cannot run: {able.reason}.{remedy}", highlight=False, markup=False)
         if backend.name == "cuda":
             _print_cuda(console)
+        else:
+            for note in getattr(backend, "notes", list)():
+                console.print(note, highlight=False, markup=False)
         for device in backend.devices() if able else ():
-            if device.id not in shown:
+            if device.id not in shown and (
+                device.kind != "cpu" or backend.name == "cpu"
+            ):  # a CPU's own backend knows most
                 console.print(device_table(device))
             shown.add(device.id)
     console.print(timer_table(timers.probe()))

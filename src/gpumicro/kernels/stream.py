@@ -103,8 +103,15 @@ def extra_bytes(problem: Problem, launch: Launch) -> int:
     return 2 * launch.grid[0] * problem.itemsize + problem.itemsize + 4
 
 
-def _check_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array]) -> Check:
-    """The sum against float64, within ten standard deviations of what random roundings make.
+def _check_gpu_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array]) -> Check:
+    """At least one SM, and at least the lanes of 16 bytes in a thread."""
+    return check_sum(spec, problem, arrays, BLOCKS_PER_SM * BLOCK * 16 // problem.itemsize)
+
+
+def check_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array], chains: int) -> Check:
+    """The sum of read or dot against float64, within ten standard deviations of what random roundings make.
+
+    `chains`: how many sums were made side by side, at least. Raises VerificationError.
 
     A bound from worst cases grows with n and would let whole blocks be missing. A chain of L additions of terms with
     mean square q has partial sums of mean square up to L q, each rounded by up to a roundoff: n terms in chains of L,
@@ -120,9 +127,7 @@ def _check_sum(spec: KernelSpec, problem: Problem, arrays: Mapping[str, _Array])
 
     found = each_part(problem["n"], sums)
     expected, squares = math.fsum(one for one, _ in found), math.fsum(two for _, two in found)
-    lanes = 16 // problem.itemsize  # at least, and one SM at least
-    chain = problem["n"] / (BLOCKS_PER_SM * BLOCK * lanes)
-    bound = 10 * roundoff(problem.dtype) * math.sqrt(squares * (chain / 6 + 30))
+    bound = 10 * roundoff(problem.dtype) * math.sqrt(squares * (problem["n"] / chains / 6 + 30))
     got = float(arrays["sum"].reshape(-1)[0].astype(np.float64))
     if not abs(got - expected) <= bound:
         raise VerificationError(spec.name, 0, expected, got, bound)
@@ -138,7 +143,7 @@ def _gpu_form(name: str, roles: dict[str, Role]) -> GpuForm:
         dtypes=DTYPES,
         variants=lambda _dtype, _device: variants,
         elementwise=not fold,
-        check=_check_sum if fold else None,
+        check=_check_gpu_sum if fold else None,
     )
 
 
