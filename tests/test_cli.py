@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from gpumicro.cli import COMMANDS
+
 GOLDEN = Path(__file__).parent / "data" / "roofline-cpu.json"
 GPUMICRO = [sys.executable, "-m", "gpumicro"]
 
@@ -181,9 +183,10 @@ def test_info_says_why_cuda_cannot_run() -> None:
     out = run("info").stdout
     assert "cuda" in out
     assert "cpu can run" in out
+    assert out.count("Device cpu") == 1  # also where more than one backend can run it
 
 
-@pytest.mark.parametrize("command", [[], ["roofline"], ["report"], ["info"], ["list"], ["specs"]])
+@pytest.mark.parametrize("command", [[], *([command] for command in COMMANDS)])
 def test_help_reads_at_eighty_columns(command: list[str]) -> None:
     done = run(*command, "--help", COLUMNS="80")
     assert done.returncode == 0

@@ -36,11 +36,10 @@ def command() -> None:
             for note in getattr(backend, "notes", list)():
                 console.print(note, highlight=False, markup=False)
         for device in backend.devices() if able else ():
-            if device.id not in shown and (
-                device.kind != "cpu" or backend.name == "cpu"
-            ):  # a CPU's own backend knows most
+            # A CPU's own backend knows most of it.
+            if device.id not in shown and (device.kind != "cpu" or backend.name == "cpu"):
                 console.print(device_table(device))
-            shown.add(device.id)
+                shown.add(device.id)
     console.print(timer_table(timers.probe()))
 
 
