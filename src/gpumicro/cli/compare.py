@@ -55,7 +55,7 @@ def command(
 
     \b
     gpumicro compare main.json branch.json --fail-on slower
-    gpumicro compare main/ branch/ --junit j.xml     five runs each, taken in turns
+    gpumicro compare main/ branch/ --junit j.xml   five runs each, in turns
     gpumicro compare --base a1.json --base a2.json --new b1.json --new b2.json
 
     Exit codes: 0 done, 1 something that --fail-on names, 2 wrong use or nothing that can be compared.
