@@ -13,6 +13,7 @@ import pytest
 
 import gpumicro as gm
 from gpumicro import imports, schema
+from gpumicro.errors import UsageError
 from gpumicro.report import FORMATS
 
 DATA = Path(__file__).parent / "data" / "imports"
@@ -296,6 +297,24 @@ def test_mixbench_rows_become_points_under_its_own_roof() -> None:
     point = next(p for p in doc["points"] if p["name"] == "mixbench.fma float32 at 32.25 FLOP/B")
     assert point["bound_by"] == "float32"
     assert point["fraction_of_attainable"] == pytest.approx(7371.43 / 10260)
+
+
+def test_mixbench_of_hip_has_packed_operations_too(tmp_path: Path) -> None:
+    head = "Experiment ID, Single Precision ops,,,,        Packed Single Precision ops,,,,   Double precision ops"
+    columns = "Flops/byte, ex.time,  GFLOPS, GB/sec"
+    file = tmp_path / "hip.txt"
+    file.write_text(
+        f"mixbench-hip (v0.04)\nDevice:              Imaginary 300\n{head},,,,\n"
+        f"Compute iters, {columns}, {columns}, {columns}\n"
+        "   64,  32.250, 0.70, 7371.43, 228.57, 32.250, 0.35, 14742.86, 457.14, 16.125, 20.00, 129.00, 8.00\n"
+    )
+    doc = imports.import_results([str(file)])
+    packed = one(doc, "mixbench.fma", dtype="float32", variant="packed")
+    assert estimate(packed, "flop_per_s") == 14742.86e9
+    assert estimate(one(doc, "mixbench.fma", dtype="float64"), "flop_per_s") == 129e9
+    file.write_text(file.read_text().replace("Packed Single", "Quadruple"))
+    with pytest.raises(UsageError, match=r"hip\.txt:3.*Quadruple"):
+        imports.import_results([str(file)])
 
 
 def test_place_works_on_an_imported_roof(tmp_path: Path) -> None:
