@@ -148,6 +148,8 @@ def test_adjusted_p_values_are_those_of_the_procedure() -> None:
     assert {p[i] for i in shuffled[adjusted <= 0.05]} == set(p[:4])
     assert np.all(np.diff(adjusted[np.argsort(shuffled)]) >= 0)
     assert ratios.benjamini_hochberg([]) == []
+    for n in range(1, 50):
+        assert ratios.benjamini_hochberg([0.05] * n) == [0.05] * n, "rounding takes no verdict away"
 
 
 def test_false_discoveries_stay_rare_and_planted_effects_are_found() -> None:
@@ -273,6 +275,48 @@ def test_files_that_state_a_rate_and_no_time_are_compared_by_the_rate_where_file
     assert "no samples" in reasons(compared(base[0], new[0]))
 
 
+def stated(**figures: float | None) -> dict[str, Any]:
+    """One figure or more that a tool states without samples."""
+    doc = file(entry(), imported={"tool": "fio", "version": None, "file": "x"})
+    none = {"timing": None, "time_s": None, "bandwidth_bytes_per_s": None, "flop_per_s": None}
+    whole = {key: {"estimate": value, "ci95": None, "ci95_why": "none", "location": "mean"}
+             for key, value in figures.items()}  # fmt: skip
+    doc["measurements"][0] |= none | {f"{key}_why": "not stated" for key in none} | whole
+    return doc
+
+
+def test_the_figure_that_is_compared_is_the_one_that_is_shown() -> None:
+    """A bandwidth that halves beside a latency that stays: the columns must not show the latency."""
+    base, new = ([stated(latency_s=1e-4, bandwidth_bytes_per_s=rate + i) for i in range(4)] for rate in (2e9, 1e9))
+    record = compared(base, new)["compared"][0]
+    assert (record["base"]["unit"], record["verdict"]) == ("B/s", "slower")
+    assert record["base"]["value"] == pytest.approx(2e9)
+    assert record["new"]["value"] == pytest.approx(1e9)
+
+
+def test_a_stated_rate_goes_before_the_time_beside_it_which_has_fewer_digits() -> None:
+    sides = [[stated(time_s=4e-4, bandwidth_bytes_per_s=rate + 1e6 * i) for i in range(4)] for rate in (400e9, 390e9)]
+    record = compared(*sides)["compared"][0]
+    assert record["verdict"] == "slower"
+    assert record["ratio"] == pytest.approx(400 / 390, rel=1e-4)
+
+
+def test_a_latency_alone_is_compared_where_files_repeat() -> None:
+    sides = [[stated(latency_s=latency + 1e-10 * i) for i in range(4)] for latency in (6e-7, 7e-7)]
+    record = compared(*sides)["compared"][0]
+    assert (record["verdict"], record["new"]["unit"]) == ("slower", "s")
+    assert record["new"]["value"] == pytest.approx(7e-7, rel=1e-3)
+
+
+def test_a_time_is_not_set_against_a_rate_nor_a_mean_against_a_median() -> None:
+    times, rates = ([stated(**{key: 1e-3 + 1e-6 * i}) for i in range(3)] for key in ("time_s", "flop_per_s"))
+    assert "other figure: time_s and flop_per_s" in reasons(compared(times, rates))
+    medians = [stated(time_s=1e-3 + 1e-6 * i) for i in range(3)]
+    for doc in medians:
+        doc["measurements"][0]["time_s"]["location"] = "median"
+    assert "other location: mean and median" in reasons(compared(times, medians))
+
+
 def test_a_repeat_belongs_to_the_first() -> None:
     first, again = entry(seed=1), entry(true_s=1.2e-3, seed=2)
     again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}
@@ -334,6 +378,7 @@ def test_markdown_and_junit_show_the_verdicts_and_escape_what_the_files_say() ->
     assert dict(suite.attrib)["failures"] == "1"
     assert suite[0][0].attrib["type"] == "slower"
     assert "B/s" in suite[0][0].attrib["message"]
+    assert suite[0][0].text == suite[0][0].attrib["message"], "some services show the one, some the other"
     passing = ElementTree.fromstring(to_junit(diff, lambda _: False))[0]
     assert passing.attrib["failures"] == "0"
 

@@ -17,7 +17,7 @@ import numpy as np
 from . import __version__, ratios, stats
 from .errors import UsageError
 from .ratios import Interval
-from .result_pairs import CLOCK_SHARE, Pair, Series, Source, pairs
+from .result_pairs import CLOCK_SHARE, RATES, Pair, Series, Source, pairs
 
 SCHEMA = "gpumicro-comparison/1"
 PROCESS_SD = 0.005  # of one process against another of the same code: its memory layout alone does as much
@@ -153,11 +153,11 @@ def _side(side: Sequence[Series]) -> dict[str, Any]:
     record = side[0].record
     middle_s = stats.median(np.array([series.estimate_s for series in side]))
     scale = middle_s / side[0].estimate_s
-    unit, value = _headline(record)
-    timed = record["time_s"] is not None
+    unit, value = _headline(record, side[0].figure)
+    timed = side[0].figure == "time_s"
     return {
         "time_s": middle_s if timed else None,
-        **({} if timed else {"time_s_why": str(record.get("time_s_why") or "the file states a rate only")}),
+        **({} if timed else {"time_s_why": f"compared by {side[0].figure}, which the file states without samples"}),
         "value": value * scale if unit == "s" else value / scale,
         "unit": unit,
         "files": len(side),
@@ -165,17 +165,19 @@ def _side(side: Sequence[Series]) -> dict[str, Any]:
     }
 
 
-def _headline(record: Mapping[str, Any]) -> tuple[str, float]:
-    """(unit, value) that the measurement is judged by: bytes where it streams, FLOP where it computes, else time."""
-    latency = record.get("latency_s")
-    if latency and latency["estimate"] is not None:
-        return "s", latency["estimate"]
-    rates = [("B/s", "bandwidth_bytes_per_s"), ("FLOP/s", "flop_per_s")]
-    for unit, key in rates if record["traffic"] == "exact" else reversed(rates):
-        if record[key] and record[key]["estimate"] is not None:
-            whole = unit == "FLOP/s" and str(record["dtype"]).startswith(("int", "uint"))
-            return "OP/s" if whole else unit, record[key]["estimate"]
-    return "s", record["time_s"]["estimate"]
+def _headline(record: Mapping[str, Any], figure: str) -> tuple[str, float]:
+    """(unit, value) to show: the figure that is compared; of a time the rate that follows from it, bytes where it
+    streams and FLOP where it computes."""
+    keys = [figure]
+    if figure == "time_s":
+        rates = RATES if record["traffic"] == "exact" else reversed(RATES)
+        keys = ["latency_s", *rates, figure]
+    key = next(key for key in keys if record.get(key) and record[key]["estimate"] is not None)
+    whole = key == "flop_per_s" and str(record["dtype"]).startswith(("int", "uint"))
+    return "OP/s" if whole else _UNITS.get(key, "s"), record[key]["estimate"]
+
+
+_UNITS = dict(zip(RATES, ("B/s", "FLOP/s"), strict=True))
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------

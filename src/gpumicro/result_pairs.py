@@ -56,9 +56,11 @@ class Series:
 
     source: Source
     record: Record  # the first one
-    estimate_s: float  # of one run; of one byte or FLOP where the file states a rate and no time
+    figure: str  # key of the figure that is compared
+    estimate_s: float  # of one run; of one byte or FLOP where that figure is a rate
     values: FloatArray  # seconds per run, net of the overhead, in order; empty where the file has no samples
     kind: Kind
+    location: str  # what the figure is: the kind, or what a tool that keeps no samples says of it; "" where it does not
     tick_s: float  # of one run
     baseline_s: float  # half-width of the overhead's interval, of one run
     flags: tuple[str, ...]
@@ -170,36 +172,48 @@ def _absent(record: Record, there: str, elsewhere: _Grouped) -> str:
 
 def _untimed(source: Source, records: list[Record]) -> str:
     """Why a file has no time of it, "" where it has one."""
-    if any(_estimate_s(record) is not None for record in records):
+    if any(figure_of(record) for record in records):
         return ""
     first = records[0]
     why = first.get("error") or first.get("reason") or first.get("time_s_why") or "no time in it"
     return f"{first['status']} in {source.name}: {why}" if first["status"] != "ok" else f"{source.name}: {why}"
 
 
-def _estimate_s(record: Record) -> float | None:
-    """The time that stands in the record, or the time of a byte or FLOP; None where it states neither."""
+RATES = ("bandwidth_bytes_per_s", "flop_per_s")
+
+
+def figure_of(record: Record) -> str:
+    """The key of the figure that a measurement is compared by, "" where it has none: the time where there are samples
+    of it, else what the tool states, a rate first, which has more digits than the time beside it."""
     if record["status"] != "ok":
-        return None
-    if record["time_s"]:
-        return float(record["time_s"]["estimate"])
-    rates = [record[key]["estimate"] for key in ("bandwidth_bytes_per_s", "flop_per_s") if record[key]]
-    return next((1 / rate for rate in rates if rate), None)
+        return ""
+    if record["timing"] and record["time_s"]:
+        return "time_s"
+    keys = (*RATES, "time_s", "latency_s")
+    return next((key for key in keys if record.get(key) and record[key].get("estimate")), "")
+
+
+def _estimate_s(record: Record) -> float:
+    """The time of one run, or of one byte or FLOP."""
+    key = figure_of(record)
+    estimate = float(record[key]["estimate"])
+    return 1 / estimate if key in RATES else estimate
 
 
 def _series(source: Source, records: list[Record]) -> Series:
-    timed = [record for record in records if _estimate_s(record) is not None]
-    first = timed[0]
+    timed = [record for record in records if figure_of(record)]
+    first, key = timed[0], figure_of(timed[0])
     timings = [record["timing"] or {} for record in timed]  # a tool that keeps no samples has none
     timing = timings[0]
     kind = timing.get("kind", "median")
+    location = kind if timing else first[key].get("location", "")
     joined = [other for other in timings if other.get("kind", "median") == kind]
     values = [_values(other) for other in joined]
     batch = max(1, int(timing.get("batch") or min(timing.get("counts") or [1])))
     low, high = timing.get("overhead_ci95_s") or (0.0, 0.0)
     flags = dict.fromkeys(flag for other in joined for flag in other.get("flags", ()))
     return Series(
-        source, first, _estimate_s(first) or 0.0, np.concatenate(values), cast(Kind, kind),
+        source, first, key, _estimate_s(first), np.concatenate(values), cast(Kind, kind), location,
         (timing.get("tick_s") or 0.0) / batch, (high - low) / 2 / batch, tuple(flags),
     )  # fmt: skip
 
@@ -236,8 +250,10 @@ def _against(a: Series, b: Series) -> Iterator[Reason]:
     first, second = a.record["timing"] or {}, b.record["timing"] or {}
     if first.get("estimand") != second.get("estimand"):
         yield Reason(f"other estimand: {first.get('estimand')} and {second.get('estimand')}")
-    if a.kind != b.kind and not (len(a.values) and len(b.values)):  # samples can be located anew, both alike
-        yield Reason(f"other location: {a.kind} and {b.kind}")
+    if a.figure != b.figure:
+        yield Reason(f"other figure: {a.figure} and {b.figure}")
+    elif a.location != b.location and not (len(a.values) and len(b.values)):  # samples can be located anew, both alike
+        yield Reason(f"other location: {a.location or 'unknown'} and {b.location or 'unknown'}")
     for tag in dict.fromkeys((a.source.unreal, b.source.unreal)):
         if tag:
             yield Reason(f"{tag}: its times are not a device's", forcible=True)
