@@ -411,13 +411,38 @@ def test_google_benchmark_repetitions_are_samples_in_their_unit() -> None:
     assert copy["time_s"]["ci95"] == [pytest.approx(0.99e-6), pytest.approx(1.05e-6)]
     assert copy["timing"]["counts"] == [1000] * 6
     assert copy["timing"]["raw_s"][0] == pytest.approx(1.02e-3), "whole spans: a thousand runs"
-    assert estimate(copy, "bandwidth_bytes_per_s") == 8.003e9
+    assert estimate(copy, "bandwidth_bytes_per_s") == pytest.approx(8192 / 1.015e-6, rel=0.01)
     assert copy["threads"] == 1
     big = one(doc, "BM_big/threads:1")
     assert (big["time_s"]["estimate"], big["time_s"]["location"]) == (pytest.approx(2.25e-3), "median")
     assert big["time_s"]["ci95"] is None
     assert "no file" in one(doc, "BM_none")["error"]
     assert "no AVX-512" in one(doc, "BM_skip")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "bandwidth"),
+    [
+        ("BM_wait", 1, 8e9),  # by CPU time, of which half of the real time was
+        ("BM_wait/real_time", 1, 16e9), ("BM_wait/manual_time", 1, 16e9),
+        ("BM_wait/process_time/real_time/threads:4", 4, 16e9),
+        ("BM_wait/threads:4", 4, None),
+    ],
+)  # fmt: skip
+def test_google_benchmarks_bytes_are_per_second_of_real_time(
+    name: str, threads: int, bandwidth: float | None, tmp_path: Path
+) -> None:
+    run = {"name": name, "run_name": name, "run_type": "iteration", "threads": threads, "iterations": 100,
+           "real_time": 1.0, "cpu_time": 0.5, "time_unit": "us", "bytes_per_second": 1.6e10}  # fmt: skip
+    file = tmp_path / "g.json"
+    for runs in ([run], [run | {"name": f"{name}_mean", "run_type": "aggregate", "aggregate_name": "mean"}]):
+        file.write_text(json.dumps({"context": {}, "benchmarks": runs}))
+        (found,) = imports.import_results([str(file)])["measurements"]
+        if bandwidth is None:
+            assert found["bandwidth_bytes_per_s"] is None
+            assert "CPU time of several threads" in found["bandwidth_bytes_per_s_why"]
+        else:
+            assert estimate(found, "bandwidth_bytes_per_s") == pytest.approx(bandwidth)
 
 
 def test_fewer_than_six_samples_give_no_interval(tmp_path: Path) -> None:
