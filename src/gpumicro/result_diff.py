@@ -173,8 +173,8 @@ def _headline(record: Mapping[str, Any], figure: str) -> tuple[str, float]:
         rates = RATES if record["traffic"] == "exact" else reversed(RATES)
         keys = ["latency_s", *rates, figure]
     key = next(key for key in keys if record.get(key) and record[key]["estimate"] is not None)
-    whole = key == "flop_per_s" and str(record["dtype"]).startswith(("int", "uint"))
-    return "OP/s" if whole else _UNITS.get(key, "s"), record[key]["estimate"]
+    floats = record["family"] != "atomics" and not str(record["dtype"]).startswith(("int", "uint"))
+    return "OP/s" if key == "flop_per_s" and not floats else _UNITS.get(key, "s"), record[key]["estimate"]
 
 
 _UNITS = dict(zip(RATES, ("B/s", "FLOP/s"), strict=True))
