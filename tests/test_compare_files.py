@@ -17,7 +17,7 @@ from gpumicro.errors import UsageError
 from gpumicro.report.diff import diff_markdown, diff_text
 from gpumicro.report.junit import to_junit
 from gpumicro.result_diff import Rules, compare_results
-from gpumicro.result_pairs import Source, read_sources
+from gpumicro.result_sources import Source, read_sources
 
 SIZES = {1024: 1e-3, 2048: 2e-3, 4096: 4e-3}
 
@@ -468,6 +468,14 @@ def test_wrong_use_is_a_sentence_and_changes_nothing(
     assert run(*arguments) == 2
     assert says in capsys.readouterr().err
     assert (tmp_path / "a.json").read_bytes() == before
+
+
+def test_a_copy_is_no_second_run(tmp_path: Path, capsys: Any) -> None:
+    later = file(entry(seed=1), created="2026-12-01T06:00:00Z")
+    a, b, copy = written(tmp_path, a=file(entry(seed=1)), b=file(entry(seed=2)), c=later)
+    assert run("--base", a, "--base", copy, "--new", b) == 2
+    assert "c.json holds the same samples as" in capsys.readouterr().err
+    assert run("--base", a, "--base", b, "--new", copy) == 0, "against itself is another matter, and noted"
 
 
 def test_a_file_set_against_itself_shows_no_difference(tmp_path: Path, capsys: Any) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 from . import __version__, ratios, stats
 from .errors import UsageError
 from .ratios import Interval
-from .result_pairs import CLOCK_SHARE, RATES, Pair, Series, Source, pairs
+from .result_pairs import CLOCK_SHARE, Pair, pairs
+from .result_sources import RATES, Series, Source
 
 SCHEMA = "gpumicro-comparison/1"
 PROCESS_SD = 0.005  # of one process against another of the same code: its memory layout alone does as much
