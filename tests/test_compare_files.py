@@ -383,6 +383,16 @@ def test_markdown_and_junit_show_the_verdicts_and_escape_what_the_files_say() ->
     assert passing.attrib["failures"] == "0"
 
 
+def test_markdown_calls_nobody() -> None:
+    """GitHub reads "@cpu" as a person or a team, escaped or not; in code it does not."""
+    doc = file(entry())
+    doc["measurements"][0]["id"] += " by @octocat, a@b.c"
+    text = diff_markdown(compared(doc, doc))
+    assert "`@cpu/cpu/threads=2`" in text
+    assert "by `@octocat`," in text
+    assert " a@b.c" in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_stays_within_its_width(width: int) -> None:
     text = diff_text(compared(machine(SIZES, 1), machine(SIZES | {1024: 2e-3}, 2)), width)
