@@ -55,7 +55,7 @@ def compare_results(base: Sequence[Source], new: Sequence[Source], rules: Rules 
     """
     rules = rules or Rules()
     found = pairs(base, new)
-    wanted = [p for p in found if not p.reasons or (rules.force and all(reason.forcible for reason in p.reasons))]
+    wanted = [pair for pair in found if _may_be_compared(pair, rules)]
     compared = [_compared(pair, rules) for pair in wanted]
     _correct(compared, rules)
     return {
@@ -77,11 +77,15 @@ def compare_results(base: Sequence[Source], new: Sequence[Source], rules: Rules 
                 "expected": pair.expected,
             }
             for pair in found
-            if pair not in wanted
+            if not _may_be_compared(pair, rules)
         ],
         "summary": dict(Counter(record["verdict"] for record in compared)),
         "notes": list(_notes(base, new, wanted, rules)),
     }  # fmt: skip
+
+
+def _may_be_compared(pair: Pair, rules: Rules) -> bool:
+    return not pair.reasons or (rules.force and all(reason.forcible for reason in pair.reasons))
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -53,6 +53,9 @@ class _Grouped:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.groups = [(source, _grouped(source)) for source in sources]
+        self._kin: dict[object, list[Record]] = {}
+        for record in (one for _, found in self.groups for group in found.values() for one in group):
+            self._kin.setdefault(_kind_of(record), []).append(record)
 
     def named(self, name: str) -> list[tuple[Source, list[Record]]]:
         """The files that have it, each with its records of it."""
@@ -60,8 +63,11 @@ class _Grouped:
 
     def alike(self, record: Record) -> list[Record]:
         """Records of the same kernel and problem, whatever else differs."""
-        records = (one for _, found in self.groups for group in found.values() for one in group)
-        return [one for one in records if all(one[key] == record[key] for key in ("kernel", "problem"))]
+        return self._kin.get(_kind_of(record), [])
+
+
+def _kind_of(record: Record) -> object:
+    return record["kernel"], frozenset(record["problem"].items())
 
 
 def _grouped(source: Source) -> dict[str, list[Record]]:

@@ -63,5 +63,9 @@ def _remark(doc: Doc, item: dict[str, Any]) -> str:
     timing = item["timing"] or {}
     flags = ", ".join(map(clean, timing.get("flags", [])))
     tool = (doc.get("imported") or {}).get("tool")
-    parts = (f"{timing.get('n', 0)} samples", flags and f"flags: {flags}", tool and f"imported from {clean(tool)}")
+    parts = (
+        f"{timing['n']} samples" if timing else "no samples",
+        flags and f"flags: {flags}",
+        tool and f"imported from {clean(tool)}",
+    )
     return "\n".join(filter(None, parts))
