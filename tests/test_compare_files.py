@@ -317,6 +317,18 @@ def test_a_time_is_not_set_against_a_rate_nor_a_mean_against_a_median() -> None:
     assert "other location: mean and median" in reasons(compared(times, medians))
 
 
+def test_the_figures_shown_have_the_ratio_that_is_shown() -> None:
+    """Two files a side far apart, one with a repeat: every median is one of the logarithms, and of all samples."""
+    first, again = entry(seed=1), entry(true_s=3e-3, seed=2)
+    again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}
+    base = [file(first, again), file(entry(true_s=9e-3, seed=3))]
+    new = [file(entry(true_s=true_s, seed=4)) for true_s in (1e-3, 4e-3)]
+    for sides in ((base, new), (base[0], new[0])):
+        record = compared(*sides)["compared"][0]
+        assert record["new"]["time_s"] / record["base"]["time_s"] == pytest.approx(record["ratio"])
+        assert record["base"]["value"] / record["new"]["value"] == pytest.approx(record["ratio"]), "of a rate"
+
+
 def test_a_repeat_belongs_to_the_first() -> None:
     first, again = entry(seed=1), entry(true_s=1.2e-3, seed=2)
     again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}
@@ -350,6 +362,10 @@ def test_what_else_differs_is_noted() -> None:
     notes = " ".join(compared(file(entry()), new)["notes"])
     assert "Python differs: 3.12 in the base, 3.13 in the new" in notes
     assert "Interrupted: new0.json" in notes
+    loud = {"name": "quiet machine", "passed": False, "text": "other processes used 40% of the CPU time"}
+    found = compared(file(entry()), file(entry(), verdicts=[loud, loud | {"passed": True, "text": "quiet"}]))
+    assert "new0.json: other processes used 40% of the CPU time." in found["notes"]
+    assert "quiet" not in " ".join(found["notes"])
     days = [[file(entry(seed=i), created=f"2026-11-{day}T06:00:00Z") for i in range(2)] for day in (29, 30)]
     assert "Measure in turns" in " ".join(compared(days[0], days[1])["notes"])
 

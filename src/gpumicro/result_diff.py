@@ -97,9 +97,9 @@ def _source(source: Source) -> dict[str, Any]:
 
 def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
     def interval_at(confidence: float) -> Interval:
-        return _interval(pair, confidence, rules.process_sd)
+        return _interval(pair, _within(pair, confidence), confidence, rules.process_sd)
 
-    found = interval_at(rules.confidence)
+    found, within = interval_at(rules.confidence), _within(pair, rules.confidence)
     bounded = found.half < WIDEST
     low, high = (math.exp(found.low), math.exp(found.high)) if bounded else (0.0, math.inf)
     flags = list(dict.fromkeys(flag for series in (*pair.base, *pair.new) for flag in series.flags))
@@ -119,17 +119,21 @@ def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
         **({} if bounded else {"ci95_why": open_ended, "mde_why": open_ended}),
         "p": ratios.p_value(interval_at),
         "replicated": pair.replicated,
-        "base": _side(pair.base),
-        "new": _side(pair.new),
+        "base": _side(pair.base, within[0] if bounded else ()),
+        "new": _side(pair.new, within[1] if bounded else ()),
         "flags": flags,
         "forced": [reason.text for reason in pair.reasons],
     }
 
 
-def _interval(pair: Pair, confidence: float, process_sd: float) -> Interval:
-    """Of ln(new/base)."""
+def _within(pair: Pair, confidence: float) -> list[list[Interval]]:
+    """ln of the time of each file, base and new."""
     coarse = any(series.kind == "clipped-mean" for series in (*pair.base, *pair.new))
-    within = [[_located(series, coarse, confidence) for series in side] for side in (pair.base, pair.new)]
+    return [[_located(series, coarse, confidence) for series in side] for side in (pair.base, pair.new)]
+
+
+def _interval(pair: Pair, within: list[list[Interval]], confidence: float, process_sd: float) -> Interval:
+    """Of ln(new/base)."""
     if not pair.replicated:
         both = stats.normal_quantile((1 + confidence) / 2) * math.sqrt(2) * process_sd
         return ratios.difference(within[0][0], within[1][0]).widened(both)
@@ -153,10 +157,15 @@ def _located(series: Series, coarse: bool, confidence: float) -> Interval:
     return ratios.of_location(location.widened(series.tick_s / 2, series.baseline_s))
 
 
-def _side(side: Sequence[Series]) -> dict[str, Any]:
-    """What a reader wants of one side: its figure in its own unit, and how much is behind it."""
+def _side(side: Sequence[Series], within: Sequence[Interval]) -> dict[str, Any]:
+    """What a reader wants of one side: its figure in its own unit, and how much is behind it.
+
+    The figure is that whose ratio is given: located anew where a file has a repeat, in the middle of the logarithms.
+    Where that is nothing to speak of (`within` is empty), it is what the files state.
+    """
     record = side[0].record
-    middle_s = stats.median(np.array([series.estimate_s for series in side]))
+    logs = [one.estimate for one in within] or [math.log(series.estimate_s) for series in side]
+    middle_s = math.exp(stats.median(np.array(logs)))
     scale = middle_s / side[0].estimate_s
     unit, value = _headline(record, side[0].figure)
     timed = side[0].figure == "time_s"
@@ -217,6 +226,10 @@ def _notes(base: Sequence[Source], new: Sequence[Source], wanted: Sequence[Pair]
     stopped = [source.name for source in (*base, *new) if source.document["interrupted"]]
     if stopped:
         yield f"Interrupted: {', '.join(stopped)}."
+    for source in (*base, *new):
+        for verdict in source.document.get("verdicts", ()):
+            if verdict["name"] in _DISTURBED and not verdict["passed"]:
+                yield f"{source.name}: {verdict['text']}."
     if any(pair.reasons for pair in wanted):
         yield "FORCED: what differs beside the code is named with each measurement; the ratio may be due to it alone."
     for name, path in _SOFTWARE:
@@ -225,6 +238,7 @@ def _notes(base: Sequence[Source], new: Sequence[Source], wanted: Sequence[Pair]
             yield f"{name} differs: {', '.join(values[0])} in the base, {', '.join(values[1])} in the new."
 
 
+_DISTURBED = ("quiet machine", "repeat")  # verdicts on a run whose failure makes a difference that no code made
 _SOFTWARE = (
     ("gpumicro", ("gpumicro_version",)),
     ("driver", ("environment", "driver")),
