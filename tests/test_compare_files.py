@@ -17,7 +17,7 @@ from gpumicro.errors import UsageError
 from gpumicro.report.diff import diff_markdown, diff_text
 from gpumicro.report.junit import to_junit
 from gpumicro.result_diff import Rules, compare_results
-from gpumicro.result_pairs import Source, read_sources
+from gpumicro.result_sources import Source, read_sources
 
 SIZES = {1024: 1e-3, 2048: 2e-3, 4096: 4e-3}
 
@@ -148,6 +148,8 @@ def test_adjusted_p_values_are_those_of_the_procedure() -> None:
     assert {p[i] for i in shuffled[adjusted <= 0.05]} == set(p[:4])
     assert np.all(np.diff(adjusted[np.argsort(shuffled)]) >= 0)
     assert ratios.benjamini_hochberg([]) == []
+    for n in range(1, 50):
+        assert ratios.benjamini_hochberg([0.05] * n) == [0.05] * n, "rounding takes no verdict away"
 
 
 def test_false_discoveries_stay_rare_and_planted_effects_are_found() -> None:
@@ -273,6 +275,60 @@ def test_files_that_state_a_rate_and_no_time_are_compared_by_the_rate_where_file
     assert "no samples" in reasons(compared(base[0], new[0]))
 
 
+def stated(**figures: float | None) -> dict[str, Any]:
+    """One figure or more that a tool states without samples."""
+    doc = file(entry(), imported={"tool": "fio", "version": None, "file": "x"})
+    none = {"timing": None, "time_s": None, "bandwidth_bytes_per_s": None, "flop_per_s": None}
+    whole = {key: {"estimate": value, "ci95": None, "ci95_why": "none", "location": "mean"}
+             for key, value in figures.items()}  # fmt: skip
+    doc["measurements"][0] |= none | {f"{key}_why": "not stated" for key in none} | whole
+    return doc
+
+
+def test_the_figure_that_is_compared_is_the_one_that_is_shown() -> None:
+    """A bandwidth that halves beside a latency that stays: the columns must not show the latency."""
+    base, new = ([stated(latency_s=1e-4, bandwidth_bytes_per_s=rate + i) for i in range(4)] for rate in (2e9, 1e9))
+    record = compared(base, new)["compared"][0]
+    assert (record["base"]["unit"], record["verdict"]) == ("B/s", "slower")
+    assert record["base"]["value"] == pytest.approx(2e9)
+    assert record["new"]["value"] == pytest.approx(1e9)
+
+
+def test_a_stated_rate_goes_before_the_time_beside_it_which_has_fewer_digits() -> None:
+    sides = [[stated(time_s=4e-4, bandwidth_bytes_per_s=rate + 1e6 * i) for i in range(4)] for rate in (400e9, 390e9)]
+    record = compared(*sides)["compared"][0]
+    assert record["verdict"] == "slower"
+    assert record["ratio"] == pytest.approx(400 / 390, rel=1e-4)
+
+
+def test_a_latency_alone_is_compared_where_files_repeat() -> None:
+    sides = [[stated(latency_s=latency + 1e-10 * i) for i in range(4)] for latency in (6e-7, 7e-7)]
+    record = compared(*sides)["compared"][0]
+    assert (record["verdict"], record["new"]["unit"]) == ("slower", "s")
+    assert record["new"]["value"] == pytest.approx(7e-7, rel=1e-3)
+
+
+def test_a_time_is_not_set_against_a_rate_nor_a_mean_against_a_median() -> None:
+    times, rates = ([stated(**{key: 1e-3 + 1e-6 * i}) for i in range(3)] for key in ("time_s", "flop_per_s"))
+    assert "other figure: time_s and flop_per_s" in reasons(compared(times, rates))
+    medians = [stated(time_s=1e-3 + 1e-6 * i) for i in range(3)]
+    for doc in medians:
+        doc["measurements"][0]["time_s"]["location"] = "median"
+    assert "other location: mean and median" in reasons(compared(times, medians))
+
+
+def test_the_figures_shown_have_the_ratio_that_is_shown() -> None:
+    """Two files a side far apart, one with a repeat: every median is one of the logarithms, and of all samples."""
+    first, again = entry(seed=1), entry(true_s=3e-3, seed=2)
+    again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}
+    base = [file(first, again), file(entry(true_s=9e-3, seed=3))]
+    new = [file(entry(true_s=true_s, seed=4)) for true_s in (1e-3, 4e-3)]
+    for sides in ((base, new), (base[0], new[0])):
+        record = compared(*sides)["compared"][0]
+        assert record["new"]["time_s"] / record["base"]["time_s"] == pytest.approx(record["ratio"])
+        assert record["base"]["value"] / record["new"]["value"] == pytest.approx(record["ratio"]), "of a rate"
+
+
 def test_a_repeat_belongs_to_the_first() -> None:
     first, again = entry(seed=1), entry(true_s=1.2e-3, seed=2)
     again |= {"id": first["id"] + "#repeat", "repeat_of": first["id"]}
@@ -306,6 +362,10 @@ def test_what_else_differs_is_noted() -> None:
     notes = " ".join(compared(file(entry()), new)["notes"])
     assert "Python differs: 3.12 in the base, 3.13 in the new" in notes
     assert "Interrupted: new0.json" in notes
+    loud = {"name": "quiet machine", "passed": False, "text": "other processes used 40% of the CPU time"}
+    found = compared(file(entry()), file(entry(), verdicts=[loud, loud | {"passed": True, "text": "quiet"}]))
+    assert "new0.json: other processes used 40% of the CPU time." in found["notes"]
+    assert "quiet" not in " ".join(found["notes"])
     days = [[file(entry(seed=i), created=f"2026-11-{day}T06:00:00Z") for i in range(2)] for day in (29, 30)]
     assert "Measure in turns" in " ".join(compared(days[0], days[1])["notes"])
 
@@ -334,8 +394,19 @@ def test_markdown_and_junit_show_the_verdicts_and_escape_what_the_files_say() ->
     assert dict(suite.attrib)["failures"] == "1"
     assert suite[0][0].attrib["type"] == "slower"
     assert "B/s" in suite[0][0].attrib["message"]
+    assert suite[0][0].text == suite[0][0].attrib["message"], "some services show the one, some the other"
     passing = ElementTree.fromstring(to_junit(diff, lambda _: False))[0]
     assert passing.attrib["failures"] == "0"
+
+
+def test_markdown_calls_nobody() -> None:
+    """GitHub reads "@cpu" as a person or a team, escaped or not; in code it does not."""
+    doc = file(entry())
+    doc["measurements"][0]["id"] += " by @octocat, a@b.c"
+    text = diff_markdown(compared(doc, doc))
+    assert "`@cpu/cpu/threads=2`" in text
+    assert "by `@octocat`," in text
+    assert " a@b.c" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -423,6 +494,14 @@ def test_wrong_use_is_a_sentence_and_changes_nothing(
     assert run(*arguments) == 2
     assert says in capsys.readouterr().err
     assert (tmp_path / "a.json").read_bytes() == before
+
+
+def test_a_copy_is_no_second_run(tmp_path: Path, capsys: Any) -> None:
+    later = file(entry(seed=1), created="2026-12-01T06:00:00Z")
+    a, b, copy = written(tmp_path, a=file(entry(seed=1)), b=file(entry(seed=2)), c=later)
+    assert run("--base", a, "--base", copy, "--new", b) == 2
+    assert "c.json holds the same samples as" in capsys.readouterr().err
+    assert run("--base", a, "--base", b, "--new", copy) == 0, "against itself is another matter, and noted"
 
 
 def test_a_file_set_against_itself_shows_no_difference(tmp_path: Path, capsys: Any) -> None:

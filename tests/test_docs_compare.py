@@ -12,7 +12,7 @@ from result_files import entry, file
 
 from gpumicro.report.diff import diff_text
 from gpumicro.result_diff import compare_results
-from gpumicro.result_pairs import Source
+from gpumicro.result_sources import Source
 
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
 SECONDS = {"stream.copy": 21e-3, "stream.triad": 31e-3, "stream.dot": 20e-3}

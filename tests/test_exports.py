@@ -79,6 +79,8 @@ def test_numbers_are_those_of_the_result_in_the_unit_that_is_named() -> None:
             assert metric["lower_value"] == pytest.approx(rate["ci95"][0] / 1e9)
             assert bigger[f"{one['id']} bandwidth"]["value"] == pytest.approx(metric["value"])
             assert bigger[f"{one['id']} bandwidth"]["unit"] == "GB/s"
+        if one["flop_per_s"] and one["dtype"] == "int8":
+            assert bigger[f"{one['id']} op-rate"]["unit"] == "GOP/s"
 
 
 def test_what_is_no_measurement_here_never_has_a_measurements_name() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import gpumicro as gm
 from gpumicro import imports, schema
+from gpumicro.errors import UsageError
 from gpumicro.report import FORMATS
 
 DATA = Path(__file__).parent / "data" / "imports"
@@ -298,6 +299,24 @@ def test_mixbench_rows_become_points_under_its_own_roof() -> None:
     assert point["fraction_of_attainable"] == pytest.approx(7371.43 / 10260)
 
 
+def test_mixbench_of_hip_has_packed_operations_too(tmp_path: Path) -> None:
+    head = "Experiment ID, Single Precision ops,,,,        Packed Single Precision ops,,,,   Double precision ops"
+    columns = "Flops/byte, ex.time,  GFLOPS, GB/sec"
+    file = tmp_path / "hip.txt"
+    file.write_text(
+        f"mixbench-hip (v0.04)\nDevice:              Imaginary 300\n{head},,,,\n"
+        f"Compute iters, {columns}, {columns}, {columns}\n"
+        "   64,  32.250, 0.70, 7371.43, 228.57, 32.250, 0.35, 14742.86, 457.14, 16.125, 20.00, 129.00, 8.00\n"
+    )
+    doc = imports.import_results([str(file)])
+    packed = one(doc, "mixbench.fma", dtype="float32", variant="packed")
+    assert estimate(packed, "flop_per_s") == 14742.86e9
+    assert estimate(one(doc, "mixbench.fma", dtype="float64"), "flop_per_s") == 129e9
+    file.write_text(file.read_text().replace("Packed Single", "Quadruple"))
+    with pytest.raises(UsageError, match=r"hip\.txt:3.*Quadruple"):
+        imports.import_results([str(file)])
+
+
 def test_place_works_on_an_imported_roof(tmp_path: Path) -> None:
     doc = load("mixbench.txt")
     (tmp_path / "r.json").write_text(json.dumps(doc))
@@ -392,13 +411,38 @@ def test_google_benchmark_repetitions_are_samples_in_their_unit() -> None:
     assert copy["time_s"]["ci95"] == [pytest.approx(0.99e-6), pytest.approx(1.05e-6)]
     assert copy["timing"]["counts"] == [1000] * 6
     assert copy["timing"]["raw_s"][0] == pytest.approx(1.02e-3), "whole spans: a thousand runs"
-    assert estimate(copy, "bandwidth_bytes_per_s") == 8.003e9
+    assert estimate(copy, "bandwidth_bytes_per_s") == pytest.approx(8192 / 1.015e-6, rel=0.01)
     assert copy["threads"] == 1
     big = one(doc, "BM_big/threads:1")
     assert (big["time_s"]["estimate"], big["time_s"]["location"]) == (pytest.approx(2.25e-3), "median")
     assert big["time_s"]["ci95"] is None
     assert "no file" in one(doc, "BM_none")["error"]
     assert "no AVX-512" in one(doc, "BM_skip")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "bandwidth"),
+    [
+        ("BM_wait", 1, 8e9),  # by CPU time, of which half of the real time was
+        ("BM_wait/real_time", 1, 16e9), ("BM_wait/manual_time", 1, 16e9),
+        ("BM_wait/process_time/real_time/threads:4", 4, 16e9),
+        ("BM_wait/threads:4", 4, None),
+    ],
+)  # fmt: skip
+def test_google_benchmarks_bytes_are_per_second_of_real_time(
+    name: str, threads: int, bandwidth: float | None, tmp_path: Path
+) -> None:
+    run = {"name": name, "run_name": name, "run_type": "iteration", "threads": threads, "iterations": 100,
+           "real_time": 1.0, "cpu_time": 0.5, "time_unit": "us", "bytes_per_second": 1.6e10}  # fmt: skip
+    file = tmp_path / "g.json"
+    for runs in ([run], [run | {"name": f"{name}_mean", "run_type": "aggregate", "aggregate_name": "mean"}]):
+        file.write_text(json.dumps({"context": {}, "benchmarks": runs}))
+        (found,) = imports.import_results([str(file)])["measurements"]
+        if bandwidth is None:
+            assert found["bandwidth_bytes_per_s"] is None
+            assert "CPU time of several threads" in found["bandwidth_bytes_per_s_why"]
+        else:
+            assert estimate(found, "bandwidth_bytes_per_s") == pytest.approx(bandwidth)
 
 
 def test_fewer_than_six_samples_give_no_interval(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "directory" in _refused([str(tmp_path)])
     assert _refused(["a\0b"])
     assert "named twice" in _refused(["a", "a"])
+    assert "named twice" in _refused(["a", "./a"])
     assert "no file" in _refused([])
 
 

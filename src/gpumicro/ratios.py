@@ -154,6 +154,6 @@ def benjamini_hochberg(p: Sequence[float]) -> list[float]:
     n, least = len(p), 1.0
     adjusted = [1.0] * n
     for place, i in enumerate(order.tolist()):
-        least = min(least, p[i] * n / (n - place))
+        least = min(least, p[i] * (n / (n - place)))  # the greatest stays exactly what it is
         adjusted[i] = least
     return adjusted

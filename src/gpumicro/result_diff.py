@@ -17,7 +17,8 @@ import numpy as np
 from . import __version__, ratios, stats
 from .errors import UsageError
 from .ratios import Interval
-from .result_pairs import CLOCK_SHARE, Pair, Series, Source, pairs
+from .result_pairs import CLOCK_SHARE, Pair, pairs
+from .result_sources import RATES, Series, Source
 
 SCHEMA = "gpumicro-comparison/1"
 PROCESS_SD = 0.005  # of one process against another of the same code: its memory layout alone does as much
@@ -54,7 +55,7 @@ def compare_results(base: Sequence[Source], new: Sequence[Source], rules: Rules 
     """
     rules = rules or Rules()
     found = pairs(base, new)
-    wanted = [p for p in found if not p.reasons or (rules.force and all(reason.forcible for reason in p.reasons))]
+    wanted = [pair for pair in found if _may_be_compared(pair, rules)]
     compared = [_compared(pair, rules) for pair in wanted]
     _correct(compared, rules)
     return {
@@ -76,11 +77,15 @@ def compare_results(base: Sequence[Source], new: Sequence[Source], rules: Rules 
                 "expected": pair.expected,
             }
             for pair in found
-            if pair not in wanted
+            if not _may_be_compared(pair, rules)
         ],
         "summary": dict(Counter(record["verdict"] for record in compared)),
         "notes": list(_notes(base, new, wanted, rules)),
     }  # fmt: skip
+
+
+def _may_be_compared(pair: Pair, rules: Rules) -> bool:
+    return not pair.reasons or (rules.force and all(reason.forcible for reason in pair.reasons))
 
 
 def _source(source: Source) -> dict[str, Any]:
@@ -92,9 +97,9 @@ def _source(source: Source) -> dict[str, Any]:
 
 def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
     def interval_at(confidence: float) -> Interval:
-        return _interval(pair, confidence, rules.process_sd)
+        return _interval(pair, _within(pair, confidence), confidence, rules.process_sd)
 
-    found = interval_at(rules.confidence)
+    found, within = interval_at(rules.confidence), _within(pair, rules.confidence)
     bounded = found.half < WIDEST
     low, high = (math.exp(found.low), math.exp(found.high)) if bounded else (0.0, math.inf)
     flags = list(dict.fromkeys(flag for series in (*pair.base, *pair.new) for flag in series.flags))
@@ -114,17 +119,21 @@ def _compared(pair: Pair, rules: Rules) -> dict[str, Any]:
         **({} if bounded else {"ci95_why": open_ended, "mde_why": open_ended}),
         "p": ratios.p_value(interval_at),
         "replicated": pair.replicated,
-        "base": _side(pair.base),
-        "new": _side(pair.new),
+        "base": _side(pair.base, within[0] if bounded else ()),
+        "new": _side(pair.new, within[1] if bounded else ()),
         "flags": flags,
         "forced": [reason.text for reason in pair.reasons],
     }
 
 
-def _interval(pair: Pair, confidence: float, process_sd: float) -> Interval:
-    """Of ln(new/base)."""
+def _within(pair: Pair, confidence: float) -> list[list[Interval]]:
+    """ln of the time of each file, base and new."""
     coarse = any(series.kind == "clipped-mean" for series in (*pair.base, *pair.new))
-    within = [[_located(series, coarse, confidence) for series in side] for side in (pair.base, pair.new)]
+    return [[_located(series, coarse, confidence) for series in side] for side in (pair.base, pair.new)]
+
+
+def _interval(pair: Pair, within: list[list[Interval]], confidence: float, process_sd: float) -> Interval:
+    """Of ln(new/base)."""
     if not pair.replicated:
         both = stats.normal_quantile((1 + confidence) / 2) * math.sqrt(2) * process_sd
         return ratios.difference(within[0][0], within[1][0]).widened(both)
@@ -148,16 +157,21 @@ def _located(series: Series, coarse: bool, confidence: float) -> Interval:
     return ratios.of_location(location.widened(series.tick_s / 2, series.baseline_s))
 
 
-def _side(side: Sequence[Series]) -> dict[str, Any]:
-    """What a reader wants of one side: its figure in its own unit, and how much is behind it."""
+def _side(side: Sequence[Series], within: Sequence[Interval]) -> dict[str, Any]:
+    """What a reader wants of one side: its figure in its own unit, and how much is behind it.
+
+    The figure is that whose ratio is given: located anew where a file has a repeat, in the middle of the logarithms.
+    Where that is nothing to speak of (`within` is empty), it is what the files state.
+    """
     record = side[0].record
-    middle_s = stats.median(np.array([series.estimate_s for series in side]))
+    logs = [one.estimate for one in within] or [math.log(series.estimate_s) for series in side]
+    middle_s = math.exp(stats.median(np.array(logs)))
     scale = middle_s / side[0].estimate_s
-    unit, value = _headline(record)
-    timed = record["time_s"] is not None
+    unit, value = _headline(record, side[0].figure)
+    timed = side[0].figure == "time_s"
     return {
         "time_s": middle_s if timed else None,
-        **({} if timed else {"time_s_why": str(record.get("time_s_why") or "the file states a rate only")}),
+        **({} if timed else {"time_s_why": f"compared by {side[0].figure}, which the file states without samples"}),
         "value": value * scale if unit == "s" else value / scale,
         "unit": unit,
         "files": len(side),
@@ -165,17 +179,19 @@ def _side(side: Sequence[Series]) -> dict[str, Any]:
     }
 
 
-def _headline(record: Mapping[str, Any]) -> tuple[str, float]:
-    """(unit, value) that the measurement is judged by: bytes where it streams, FLOP where it computes, else time."""
-    latency = record.get("latency_s")
-    if latency and latency["estimate"] is not None:
-        return "s", latency["estimate"]
-    rates = [("B/s", "bandwidth_bytes_per_s"), ("FLOP/s", "flop_per_s")]
-    for unit, key in rates if record["traffic"] == "exact" else reversed(rates):
-        if record[key] and record[key]["estimate"] is not None:
-            whole = unit == "FLOP/s" and str(record["dtype"]).startswith(("int", "uint"))
-            return "OP/s" if whole else unit, record[key]["estimate"]
-    return "s", record["time_s"]["estimate"]
+def _headline(record: Mapping[str, Any], figure: str) -> tuple[str, float]:
+    """(unit, value) to show: the figure that is compared; of a time the rate that follows from it, bytes where it
+    streams and FLOP where it computes."""
+    keys = [figure]
+    if figure == "time_s":
+        rates = RATES if record["traffic"] == "exact" else reversed(RATES)
+        keys = ["latency_s", *rates, figure]
+    key = next(key for key in keys if record.get(key) and record[key]["estimate"] is not None)
+    floats = record["family"] != "atomics" and not str(record["dtype"]).startswith(("int", "uint"))
+    return "OP/s" if key == "flop_per_s" and not floats else _UNITS.get(key, "s"), record[key]["estimate"]
+
+
+_UNITS = dict(zip(RATES, ("B/s", "FLOP/s"), strict=True))
 
 
 # --- all of them ---------------------------------------------------------------------------------------------------
@@ -210,6 +226,10 @@ def _notes(base: Sequence[Source], new: Sequence[Source], wanted: Sequence[Pair]
     stopped = [source.name for source in (*base, *new) if source.document["interrupted"]]
     if stopped:
         yield f"Interrupted: {', '.join(stopped)}."
+    for source in (*base, *new):
+        for verdict in source.document.get("verdicts", ()):
+            if verdict["name"] in _DISTURBED and not verdict["passed"]:
+                yield f"{source.name}: {verdict['text']}."
     if any(pair.reasons for pair in wanted):
         yield "FORCED: what differs beside the code is named with each measurement; the ratio may be due to it alone."
     for name, path in _SOFTWARE:
@@ -218,6 +238,7 @@ def _notes(base: Sequence[Source], new: Sequence[Source], wanted: Sequence[Pair]
             yield f"{name} differs: {', '.join(values[0])} in the base, {', '.join(values[1])} in the new."
 
 
+_DISTURBED = ("quiet machine", "repeat")  # verdicts on a run whose failure makes a difference that no code made
 _SOFTWARE = (
     ("gpumicro", ("gpumicro_version",)),
     ("driver", ("environment", "driver")),

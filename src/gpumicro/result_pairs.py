@@ -7,61 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from .errors import UsageError
-from .result import read
+from .result_sources import Record, Series, Source, figure_of, series_of
 from .sampling import LEAST
-from .stats import FloatArray, Kind
-
-Record = Mapping[str, Any]
 
 # Of the clock, measured or set, by which two runs may differ and still be compared. A GPU's is the median under load;
 # a CPU's is one reading of one core before the run, and moves by 3% from run to run on a shared machine.
 CLOCK_SHARE = {"gpu": 0.02, "cpu": 0.05}
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One result file: one process."""
-
-    name: str
-    document: Record
-
-    def device(self, record: Record) -> Record:
-        """The entry of the device that a measurement names; empty where the file has none."""
-        return next((d for d in self.document["devices"] if d["id"] == record["device"]), {})
-
-    def condition(self, record: Record) -> Record:
-        """What the watch of that device saw; empty where nothing was watched."""
-        return next((c for c in self.document.get("conditions", ()) if c.get("device") == record["device"]), {})
-
-    def tool(self, record: Record) -> str:
-        """What measured it: "gpumicro", or the tool that an imported file or measurement names."""
-        imported = record.get("imported") or self.document.get("imported") or {}
-        return str(imported.get("tool", "gpumicro"))
-
-    @property
-    def unreal(self) -> str:
-        """Why its times are none of a device now, "" where they are."""
-        return next((tag for tag in ("emulated", "synthetic", "replayed") if self.document.get(tag)), "")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
-    """What one file saw of one measurement. A repeat is joined to the first: same process, later on."""
-
-    source: Source
-    record: Record  # the first one
-    estimate_s: float  # of one run; of one byte or FLOP where the file states a rate and no time
-    values: FloatArray  # seconds per run, net of the overhead, in order; empty where the file has no samples
-    kind: Kind
-    tick_s: float  # of one run
-    baseline_s: float  # half-width of the overhead's interval, of one run
-    flags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +41,6 @@ class Pair:
         return len(self.base) > 1 or len(self.new) > 1
 
 
-def read_sources(paths: Sequence[str | Path]) -> list[Source]:
-    """The result files; a folder stands for every *.json in it. UsageError for a file that is given twice."""
-    found: dict[Path, str] = {}
-    for path in map(Path, paths):
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not files:
-            raise UsageError(f"{path}: no .json file in this folder")
-        for file in files:
-            if file.resolve() in found:
-                raise UsageError(f"{file} is given twice; files are what repeats, and each must be a run of its own")
-            found[file.resolve()] = str(file)
-    return [Source(name, read(name)) for name in found.values()]
-
-
 def pairs(base: Sequence[Source], new: Sequence[Source]) -> list[Pair]:
     """Every measurement of either set, in the order of the files; one that a set lacks is a pair with a reason."""
     sides = _Grouped(base), _Grouped(new)
@@ -114,6 +53,9 @@ class _Grouped:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.groups = [(source, _grouped(source)) for source in sources]
+        self._kin: dict[object, list[Record]] = {}
+        for record in (one for _, found in self.groups for group in found.values() for one in group):
+            self._kin.setdefault(_kind_of(record), []).append(record)
 
     def named(self, name: str) -> list[tuple[Source, list[Record]]]:
         """The files that have it, each with its records of it."""
@@ -121,8 +63,11 @@ class _Grouped:
 
     def alike(self, record: Record) -> list[Record]:
         """Records of the same kernel and problem, whatever else differs."""
-        records = (one for _, found in self.groups for group in found.values() for one in group)
-        return [one for one in records if all(one[key] == record[key] for key in ("kernel", "problem"))]
+        return self._kin.get(_kind_of(record), [])
+
+
+def _kind_of(record: Record) -> object:
+    return record["kernel"], frozenset(record["problem"].items())
 
 
 def _grouped(source: Source) -> dict[str, list[Record]]:
@@ -143,7 +88,7 @@ def _pair(name: str, base: _Grouped, new: _Grouped) -> Pair:
     untimed = dict.fromkeys(_untimed(source, records) for source, records in (*before, *after))
     if any(untimed):
         return Pair(name, (), (), tuple(Reason(text) for text in untimed if text), expected)
-    first, second = (tuple(_series(source, records) for source, records in side) for side in (before, after))
+    first, second = (tuple(series_of(source, records) for source, records in side) for side in (before, after))
     against: dict[Reason, str] = {}  # with the first file that each holds for
     for a, b in _to_first(first, second):
         for reason in _against(a, b):
@@ -162,54 +107,19 @@ def _absent(record: Record, there: str, elsewhere: _Grouped) -> str:
     """That only one side has it, and what of its kind the other side has."""
     alike, words = elsewhere.alike(record), []
     for key in ("dtype", "operands", "device", "backend", "threads", "variant"):
-        others = list(dict.fromkeys(str(other.get(key)) for other in alike))
-        if others and str(record.get(key)) not in others:
-            words.append(f"{key} {', '.join(others[:3])} instead of {record.get(key)}")
+        own, others = record.get(key), list(dict.fromkeys(other.get(key) for other in alike))
+        if others and own not in others:
+            words.append(f"{key} {', '.join(str(other or 'none') for other in others[:3])} instead of {own or 'none'}")
     return f"only in {there}" + (f"; the other has {', '.join(words)}" if words else "")
 
 
 def _untimed(source: Source, records: list[Record]) -> str:
     """Why a file has no time of it, "" where it has one."""
-    if any(_estimate_s(record) is not None for record in records):
+    if any(figure_of(record) for record in records):
         return ""
     first = records[0]
     why = first.get("error") or first.get("reason") or first.get("time_s_why") or "no time in it"
     return f"{first['status']} in {source.name}: {why}" if first["status"] != "ok" else f"{source.name}: {why}"
-
-
-def _estimate_s(record: Record) -> float | None:
-    """The time that stands in the record, or the time of a byte or FLOP; None where it states neither."""
-    if record["status"] != "ok":
-        return None
-    if record["time_s"]:
-        return float(record["time_s"]["estimate"])
-    rates = [record[key]["estimate"] for key in ("bandwidth_bytes_per_s", "flop_per_s") if record[key]]
-    return next((1 / rate for rate in rates if rate), None)
-
-
-def _series(source: Source, records: list[Record]) -> Series:
-    timed = [record for record in records if _estimate_s(record) is not None]
-    first = timed[0]
-    timings = [record["timing"] or {} for record in timed]  # a tool that keeps no samples has none
-    timing = timings[0]
-    kind = timing.get("kind", "median")
-    joined = [other for other in timings if other.get("kind", "median") == kind]
-    values = [_values(other) for other in joined]
-    batch = max(1, int(timing.get("batch") or min(timing.get("counts") or [1])))
-    low, high = timing.get("overhead_ci95_s") or (0.0, 0.0)
-    flags = dict.fromkeys(flag for other in joined for flag in other.get("flags", ()))
-    return Series(
-        source, first, _estimate_s(first) or 0.0, np.concatenate(values), cast(Kind, kind),
-        (timing.get("tick_s") or 0.0) / batch, (high - low) / 2 / batch, tuple(flags),
-    )  # fmt: skip
-
-
-def _values(timing: Record) -> FloatArray:
-    raw = np.array(timing.get("raw_s") or (), dtype=np.float64)
-    counts = np.array(timing.get("counts") or np.ones(len(raw)), dtype=np.float64)
-    if len(counts) != len(raw):
-        return np.empty(0)
-    return (raw - (timing.get("overhead_s") or 0.0)) / counts
 
 
 def _too_few(base: tuple[Series, ...], new: tuple[Series, ...]) -> list[Reason]:
@@ -236,8 +146,10 @@ def _against(a: Series, b: Series) -> Iterator[Reason]:
     first, second = a.record["timing"] or {}, b.record["timing"] or {}
     if first.get("estimand") != second.get("estimand"):
         yield Reason(f"other estimand: {first.get('estimand')} and {second.get('estimand')}")
-    if a.kind != b.kind and not (len(a.values) and len(b.values)):  # samples can be located anew, both alike
-        yield Reason(f"other location: {a.kind} and {b.kind}")
+    if a.figure != b.figure:
+        yield Reason(f"other figure: {a.figure} and {b.figure}")
+    elif a.location != b.location and not (len(a.values) and len(b.values)):  # samples can be located anew, both alike
+        yield Reason(f"other location: {a.location or 'unknown'} and {b.location or 'unknown'}")
     for tag in dict.fromkeys((a.source.unreal, b.source.unreal)):
         if tag:
             yield Reason(f"{tag}: its times are not a device's", forcible=True)

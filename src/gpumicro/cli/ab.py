@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import UsageError
 from .compare import as_fraction, failing
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ def _seconds(text: str) -> float:
     for unit, seconds in (("min", 60), ("m", 60), ("h", 3600)):
         if text.endswith(unit) and text[: -len(unit)].strip().replace(".", "", 1).isdigit():
             return float(text[: -len(unit)]) * seconds
-    return parse_time(text)
+    try:
+        return parse_time(text)
+    except UsageError:
+        raise UsageError(f"a time is such as 90, 1.5s, 5m or 2h, not {text!r}") from None
 
 
 def _write(doc: dict[str, Any], output: str | None, err: Console) -> None:

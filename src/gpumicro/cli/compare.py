@@ -69,7 +69,7 @@ def command(
         as_fraction(margin, "--margin"), as_fraction(confidence, "--confidence"), as_fraction(fdr, "--fdr"),
         PROCESS_SD if process_sd is None else as_fraction(process_sd, "--process-sd"), force,
     )  # fmt: skip
-    from ..result_pairs import read_sources
+    from ..result_sources import read_sources
 
     diff = compare_results(read_sources(paths[0]), read_sources(paths[1]), rules)
     fails = failing(fail_on)

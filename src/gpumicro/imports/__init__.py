@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, unknown
@@ -52,7 +53,7 @@ def import_results(
         raise UsageError("no file to import")
     if format is not None and format not in FORMATS:
         raise UsageError(unknown("format", format, FORMATS))
-    if len(set(paths)) < len(paths):
+    if len({Path(path).absolute() for path in paths}) < len(paths):
         raise UsageError("a file is named twice: its figures would count twice")
     whole = Parsed("", None)
     sources = []

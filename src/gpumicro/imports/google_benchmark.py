@@ -2,11 +2,13 @@
 
 `real_time` is the mean of so many `iterations` in `time_unit`; each repetition gives one, and they are the samples.
 Without repetitions in the file (aggregates only) the median or the mean of them is taken. Counters are the user's own:
-`bytes_per_second` is taken as the bandwidth, others are left.
+`bytes_per_second` is read, others are left. It is a rate by CPU time, unless the name says `real_time` or `manual_time`
+(benchmark_runner.cc); what is given as bandwidth is by `real_time` in any case.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from .record import Parsed, Record, made, samples_timing, stated
 from .source import Source
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_BY_WALL = re.compile(r"/(real|manual)_time\b")  # of a name: the clock of its rates
 
 
 def claims(source: Source) -> bool:
@@ -50,7 +53,10 @@ def read(source: Source) -> Parsed:
 def _benchmark(source: Source, found: Parsed, name: str, threads: int | None, runs: Sequence[Record]) -> None:
     common: dict[str, Any] = {
         "kernel": name, "family": "function", "device": "cpu", "threads": threads,
-        "why": {"bytes_moved": "bytes_per_second is a rate by a clock that is not stated (wall or CPU)"},
+        "why": {
+            "bytes_moved": "google-benchmark states a rate at most",
+            "bandwidth_bytes_per_s": "no bytes_per_second, or one by the CPU time of several threads",
+        },
     }  # fmt: skip
     for run in runs:
         if run.get("error_occurred"):
@@ -73,8 +79,7 @@ def _repetitions(source: Source, found: Parsed, name: str, runs: Sequence[Record
     times = [_seconds(source, name, run) for run in runs]
     spans = [time * runs_in for time, runs_in in zip(times, counts, strict=True)]
     timing, time_s = samples_timing(spans, counts, "google-benchmark: real time", "host", "native", "hot")
-    key = "bytes_per_second"
-    rates = [source.number(run[key], f"{name}: {key}") for run in runs if key in run]
+    rates = [rate for run in runs if (rate := _bandwidth(source, name, run)) is not None]
     cpu = [source.number(r["cpu_time"], f"{name}: cpu_time") * _unit(source, name, r) for r in runs if "cpu_time" in r]
     middle = sorted(rates)[len(rates) // 2] if rates else None
     reason = "the middle one of the repetitions' rates"
@@ -93,14 +98,27 @@ def _aggregates(source: Source, found: Parsed, name: str, runs: Sequence[Record]
         return  # the fit of a complexity (BigO, RMS) is no time
     run = by_name[location]
     reason = "only aggregates are in the file (--benchmark_report_aggregates_only)"
-    rate = run.get("bytes_per_second")
-    bandwidth = source.number(rate, f"{name}: bytes_per_second") if rate is not None else None
+    bandwidth = _bandwidth(source, name, run)
     found.add(
         made(
             source, found, time_s=stated(_seconds(source, name, run), reason, location=location),
             bandwidth=stated(bandwidth or None, reason), **common,
         )
     )  # fmt: skip
+
+
+def _bandwidth(source: Source, name: str, run: Record) -> float | None:
+    """Bytes/s of real time; None where there is no rate, or one by the CPU time of several threads, which versions of
+    the library count differently."""
+    if "bytes_per_second" not in run:
+        return None
+    rate = source.number(run["bytes_per_second"], f"{name}: bytes_per_second")
+    if _BY_WALL.search(name):
+        return rate
+    if run.get("threads", 1) != 1 or "cpu_time" not in run:
+        return None
+    cpu_s = source.number(run["cpu_time"], f"{name}: cpu_time") * _unit(source, name, run)
+    return rate * cpu_s / _seconds(source, name, run)
 
 
 def _unit(source: Source, name: str, run: Record) -> float:

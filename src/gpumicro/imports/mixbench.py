@@ -16,7 +16,10 @@ from .source import Source, columns
 
 _TYPES = re.compile(r"^Experiment ID\s*,", re.MULTILINE)
 _HEADING = re.compile(r"^Compute iters\s*,", re.MULTILINE)
-DTYPES = {"single": "float32", "double": "float64", "half": "float16", "integer": "int32"}
+TYPES = {  # first words of a type's heading -> dtype, variant
+    "single": ("float32", ""), "packed single": ("float32", "packed"), "double": ("float64", ""),
+    "half": ("float16", ""), "integer": ("int32", ""),
+}  # fmt: skip
 COLUMNS = 4
 RATES = ("time_s", "bandwidth_bytes_per_s", "flop_per_s", "intensity_flop_per_byte")
 
@@ -32,7 +35,7 @@ class _Run:
 
     device: str = ""
     threads: int | None = None
-    dtypes: Sequence[str] = ()
+    types: Sequence[tuple[str, str]] = ()  # dtype, variant
     missing: tuple[str, ...] = ()  # types that the device has not
     ready: bool = False
 
@@ -50,14 +53,13 @@ def read(source: Source) -> Parsed:
             run.threads = source.count(match[1], "the number of threads", number, least=1)
             run.device = found.device("cpu", "cpu", None, "CPU")
         elif match := re.match(r"Warning:\s+(Half|Double) precision computations are not supported", line):
-            run.missing += (DTYPES[match[1].lower()],)
+            run.missing += (TYPES[match[1].lower()][0],)
         elif _TYPES.match(line):
-            words = (field.split()[0].lower() for field in columns(line, ",")[1:] if field)
-            run.dtypes = [DTYPES[word] for word in words if word in DTYPES]
+            run.types = [_type(source, field, number) for field in columns(line, ",")[1:] if field]
         elif _HEADING.match(line):
-            run.ready = len(columns(line, ",")) == 1 + COLUMNS * len(run.dtypes)
-            if not run.ready or not run.dtypes:
-                raise source.ragged(len(columns(line, ",")), 1 + COLUMNS * len(run.dtypes), number)
+            run.ready = len(columns(line, ",")) == 1 + COLUMNS * len(run.types)
+            if not run.ready or not run.types:
+                raise source.ragged(len(columns(line, ",")), 1 + COLUMNS * len(run.types), number)
         elif run.ready and re.match(r"\s*\d+\s*,", line):
             _row(source, found, run, line, number)
         elif run.ready and line.startswith("---"):
@@ -65,18 +67,27 @@ def read(source: Source) -> Parsed:
     return found
 
 
+def _type(source: Source, heading: str, line: int) -> tuple[str, str]:
+    words = heading.lower()
+    found = next((known for start, known in TYPES.items() if words.startswith(start)), None)
+    if found is None:
+        raise source.wrong(f"operations {heading[:40]!r}, a type that mixbench is not known to have", line)
+    return found
+
+
 def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> None:
     fields = columns(line, ",")
-    if len(fields) != 1 + COLUMNS * len(run.dtypes):
-        raise source.ragged(len(fields), 1 + COLUMNS * len(run.dtypes), number)
+    if len(fields) != 1 + COLUMNS * len(run.types):
+        raise source.ragged(len(fields), 1 + COLUMNS * len(run.types), number)
     iterations = source.count(fields[0], "Compute iters", number)
     device = run.device or found.device("imported", "unknown", None)
     why = {"threads": "a GPU is run whole" if device.startswith("gpu") else "mixbench does not print it"}
-    for index, dtype in enumerate(run.dtypes):
+    for index, (dtype, variant) in enumerate(run.types):
         cells = fields[1 + COLUMNS * index :][:COLUMNS]
         common: dict[str, Any] = {
             "kernel": "mixbench.fma", "family": "mixed", "device": device, "dtype": dtype, "line": number,
             "problem": {"iterations": iterations}, "threads": run.threads, "level": "dram", "why": why,
+            "variant": variant,
         }  # fmt: skip
         if dtype in run.missing:
             found.add(made(source, found, skipped=f"mixbench: the device does not support {dtype}", **common))

@@ -17,7 +17,7 @@ def to_smaller(doc: Doc) -> bytes:
 
 
 def to_bigger(doc: Doc) -> bytes:
-    """Bandwidths (GB/s) and FLOP rates (GFLOP/s), for `tool: customBiggerIsBetter`."""
+    """Bandwidths (GB/s) and rates of operations (GFLOP/s, of integers GOP/s), for `tool: customBiggerIsBetter`."""
     return _listed([one for one in figures(doc) if not one.smaller_is_better])
 
 

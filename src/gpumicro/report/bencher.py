@@ -1,7 +1,7 @@
 """For Bencher: Bencher Metric Format, benchmark -> measure -> value with its bounds.
 
 Format: https://bencher.dev/docs/reference/bencher-metric-format. `latency` is its built-in measure, in nanoseconds;
-`bandwidth` (GB/s) and `flop-rate` (GFLOP/s) come into being as measures of that name.
+`bandwidth` (GB/s), `flop-rate` (GFLOP/s) and `op-rate` (of integers, GOP/s) come into being as measures of that name.
 """
 
 from __future__ import annotations

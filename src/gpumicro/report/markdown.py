@@ -19,8 +19,16 @@ def to_bytes(doc: Doc) -> bytes:
     return to_markdown(doc).encode("utf-8", "replace")
 
 
+# "@cpu" outside of code calls the user or team of that name to an issue or a comment, escaped or not
+_MENTION = re.compile(r"((?<!\w)@[\w./:=-]*\w)")
+
+
 def escape(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", text).replace("&", "&amp;")
+    """Text that means nothing but itself on GitHub."""
+    parts = _MENTION.split(text)
+    parts[::2] = (re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", part).replace("&", "&amp;") for part in parts[::2])
+    parts[1::2] = (f"`{part}`" for part in parts[1::2])
+    return "".join(parts)
 
 
 def _lines(doc: Doc) -> Iterator[str]:

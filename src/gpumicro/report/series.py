@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..units import from_prefix
-from .tables import Doc, clean
+from .tables import Doc, clean, shown_unit
 
 # quantity -> (key of a measurement, prefix, unit, whether smaller is better); the service shows numbers as they are
 _QUANTITIES = {
@@ -18,6 +18,7 @@ _QUANTITIES = {
     "time": ("time_s", "n", "s", True),
     "bandwidth": ("bandwidth_bytes_per_s", "G", "B/s", False),
     "flop-rate": ("flop_per_s", "G", "FLOP/s", False),
+    "op-rate": ("flop_per_s", "G", "OP/s", False),
 }
 
 
@@ -26,7 +27,7 @@ class Figure:
     """One number with its interval, in `unit`."""
 
     name: str
-    quantity: str  # "latency" (of one hop or run), "bandwidth", "flop-rate"
+    quantity: str  # "latency" (of one hop or run), "bandwidth", "flop-rate", of integers and atomics "op-rate"
     value: float
     ci95: tuple[float, float] | None
     unit: str
@@ -39,7 +40,9 @@ def figures(doc: Doc) -> Iterator[Figure]:
     for item in doc["measurements"]:
         if item["status"] != "ok" or item.get("repeat_of"):
             continue
-        for quantity in ("latency" if item.get("latency_s") else "time", "bandwidth", "flop-rate"):
+        floats = item["family"] != "atomics" and shown_unit("FLOP/s", item["dtype"]) == "FLOP/s"
+        time, rate = "latency" if item.get("latency_s") else "time", "flop-rate" if floats else "op-rate"
+        for quantity in (time, "bandwidth", rate):
             key, prefix, unit, smaller = _QUANTITIES[quantity]
             found = item.get(key)
             if found and found["estimate"] is not None:
@@ -60,5 +63,9 @@ def _remark(doc: Doc, item: dict[str, Any]) -> str:
     timing = item["timing"] or {}
     flags = ", ".join(map(clean, timing.get("flags", [])))
     tool = (doc.get("imported") or {}).get("tool")
-    parts = (f"{timing.get('n', 0)} samples", flags and f"flags: {flags}", tool and f"imported from {clean(tool)}")
+    parts = (
+        f"{timing['n']} samples" if timing else "no samples",
+        flags and f"flags: {flags}",
+        tool and f"imported from {clean(tool)}",
+    )
     return "\n".join(filter(None, parts))
