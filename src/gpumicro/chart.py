@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import model
 from .counts import Amount, Counts, Declared, declared_of
-from .errors import UsageError, unknown
-from .measurement import Measurement, Policy
+from .errors import UsageError
+from .measurement import Measurement
 from .measuring import undecorated
 from .placed import Placed
 from .placing import Place, Roofs, Unit, user_point
@@ -104,7 +104,6 @@ class Roofline:
         dtype: Any = None, unit: Unit = "auto", device: str | None = None, stream: Any = None, **timing: Any,
     ) -> Placed:  # fmt: skip
         """As `place`, but the chart is left as it is."""
-        _check_keywords(timing)
         if name is not None and not isinstance(name, str):
             raise UsageError(f"a point's name is a text, not {name!r}")
         said = Declared(flops, bytes, counts, dtype)
@@ -183,13 +182,6 @@ def _name_of(work: Any) -> str:
     name = next((found for one in (work, getattr(work, "spec", None)) for key in ("name", "__name__")
                  if (found := getattr(one, key, None))), None)  # fmt: skip
     return name if isinstance(name, str) and name and name != "<lambda>" else "user"
-
-
-def _check_keywords(timing: dict[str, Any]) -> None:
-    known = [*(one.name for one in fields(Policy)), "timer"]
-    for name in timing:
-        if name not in known:
-            raise UsageError(f"{unknown('keyword', name, known)} Arguments of the work go after it, by position")
 
 
 def _time(work: Any, args: tuple[Any, ...], stream: Any, timing: dict[str, Any]) -> Measurement:
