@@ -17,8 +17,9 @@ from test_placing import document
 
 from gpumicro import own_file, result
 from gpumicro.__main__ import main
+from gpumicro.counts import Declared
 from gpumicro.errors import UsageError
-from gpumicro.own_file import OwnCodeError
+from gpumicro.reach import OwnCodeError
 
 FILE = """
 import sys
@@ -171,9 +172,10 @@ def test_what_is_wrong_is_a_sentence_and_writes_nothing(
         ("def f(: pass", UsageError, r"f\.py:1: SyntaxError"),
         ("import nothing_of_the_sort", OwnCodeError, "while it was imported, raised ModuleNotFoundError"),
         ("raise SystemExit(4)", UsageError, r"ends the process while it is imported \(exit 4\)"),
+        ("\0", UsageError, r"f\.py:\d+: SyntaxError: .*null byte"),
         ("x = 1", UsageError, "defines no function"),
         ("def a(): ...\ndef b(): ...", UsageError, "which function.*one of a, b"),
-        ("ARGS = 3\nCOUNTS = 4\ndef a(): ...", UsageError, "which function"),
+        ("def a(x): ...\ndef b(): ...\ndef ARGS(): ...", UsageError, "one of a, b$"),
     ],
 )
 def test_a_file_that_is_no_good_says_why(folder: Path, text: str, error: Any, says: str) -> None:
@@ -190,6 +192,19 @@ def test_arguments_that_cannot_be_made_say_why(folder: Path, args: str, error: A
     (folder / "f.py").write_text(f"def a(x): ...\nARGS = {args}", encoding="utf-8")
     with pytest.raises(error, match=says):
         own_file.load("f.py:a")
+
+
+def test_the_only_function_is_meant_and_a_method_has_its_class_before_it(folder: Path) -> None:
+    (folder / "a:b").mkdir()
+    (folder / "a:b" / "f.py").write_text(
+        "import gpumicro as gm\nCOUNTS = gm.counts.elementwise(8)\nARGS = lambda: [1]\n"
+        "def a(x): ...\n", encoding="utf-8",
+    )  # fmt: skip
+    assert own_file.load("a:b/f.py").name == "a"
+    (folder / "c.py").write_text("class C:\n    @staticmethod\n    def m(): ...\n", encoding="utf-8")
+    assert own_file.load("c.py:C.m", declared=Declared(1, 1)).name == "C.m"
+    with pytest.raises(UsageError, match="names no file"):
+        own_file.load(":f")
 
 
 @pytest.mark.parametrize("name", ["add", "scale"])
