@@ -140,6 +140,7 @@ def test_an_impossible_point_is_a_failed_check(folder: Path, capsys: Any) -> Non
         ("k.py:uncounted", (), 2, "does not say how much uncounted does"),
         ("k.py:uncounted", ("--flops", "5"), 2, "bytes of one call is missing"),
         ("k.py:uncounted", ("--flops", "two", "--bytes", "1"), 2, "two"),
+        ("k.py:uncounted", ("--flops", "-1", "--bytes", "1"), 2, "flops of one call must be a number from 0 up"),
         ("k.py:copy", ("--arg", "1"), 2, "copy(n, label) with 1 arguments: missing a required argument: 'label'"),
         ("k.py:fails", (), 1, "k.py:fails raised ZeroDivisionError"),
         ("k.py:fails", (), 1, "return n / 0"),
@@ -214,6 +215,50 @@ def test_the_example_runs(folder: Path, capsys: Any, name: str) -> None:
     code, out, err = run(capsys, f"{example}:{name}", "--level", "dram")
     assert "of the roof" in out, err
     assert code in (0, 1)  # the ceilings are not this machine's
+
+
+def test_ctrl_c_while_the_ceilings_are_measured_keeps_those_there_are(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(survey: Any, console: object) -> None:
+        del console
+        titles: list[str] = []
+
+        def progress(done: float, total: float, title: str) -> None:
+            del done, total
+            titles.append(title)
+            if len(titles) > 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            survey.run(progress)
+        survey.interrupted = True
+
+    monkeypatch.setattr("gpumicro.cli.run._measure", stopped)
+    code = main(["run", "k.py:told", "--device", "cpu", "-o", "out.json"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (130, "")
+    assert "out.json has the ceilings" in err
+    saved = result.read(folder / "out.json")
+    assert saved["interrupted"] is True
+    assert saved["ceilings"]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "says"),
+    [
+        ("f.py:waits", (), "calling a coroutine function runs nothing"),
+        ("f.py:items", (), "calling the generator items runs nothing"),
+        ("f.py:plain", ("--target", "0"), "target must be positive"),
+    ],
+)
+def test_what_cannot_be_timed_is_found_before_a_ceiling_is_measured(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, target: str, options: tuple[str, ...], says: str
+) -> None:
+    (folder / "f.py").write_text("async def waits(): ...\ndef items(): yield 1\ndef plain(): ...\n", encoding="utf-8")
+    monkeypatch.setattr("gpumicro.cli.run._measure", None)
+    assert main(["run", target, "--flops", "1.5 kFLOP", "--bytes", "0.5", *options]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_ctrl_c_in_a_call_that_takes_an_hour_ends_with_130(folder: Path) -> None:

@@ -214,6 +214,14 @@ class Declared:
         """Whether every call does as much: nothing depends on the arguments."""
         return bool(self) and not any(map(callable, (self.flops, self.bytes, self.counts)))
 
+    def bound(self, *args: Any, **kwargs: Any) -> Declared:
+        """The same where these arguments are bound to the work already."""
+
+        def with_them(amount: Any) -> Any:
+            return partial(amount, *args, **kwargs) if callable(amount) else amount
+
+        return Declared(with_them(self.flops), with_them(self.bytes), with_them(self.counts), self.dtype)
+
     def of(self, *args: Any, **kwargs: Any) -> Counts:
         """The counts of a call with these arguments; UsageError where nothing was said or a function of them fails."""
         if self.counts is not None:
@@ -245,7 +253,10 @@ ATTRIBUTE = "__gpumicro_counts__"  # where a function keeps what was declared of
 
 def declared_of(work: Any) -> Declared:
     """What is known of the work: of a prepared kernel by its record, of a function by what `gm.measured` attached (a
-    bound method's instance comes first among its arguments). Empty where nothing is."""
+    bound method's instance comes first among its arguments, and so does what functools.partial binds). Empty where
+    nothing is."""
+    if isinstance(work, partial):
+        return declared_of(work.func).bound(*work.args, **work.keywords)
     spec, problem = getattr(work, "spec", None), getattr(work, "problem", None)
     if isinstance(spec, KernelSpec) and problem is not None:
         return Declared(counts=Counts(spec.flops(problem), spec.bytes_moved(problem), problem.dtype, spec.summary))
@@ -253,10 +264,4 @@ def declared_of(work: Any) -> Declared:
     if not isinstance(found, Declared):
         return Declared()
     owner = getattr(work, "__self__", None)
-    if owner is None:
-        return found
-
-    def bound(amount: Any) -> Any:
-        return partial(amount, owner) if callable(amount) else amount
-
-    return Declared(bound(found.flops), bound(found.bytes), bound(found.counts), found.dtype)
+    return found if owner is None else found.bound(owner)
