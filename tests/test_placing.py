@@ -314,6 +314,16 @@ def test_a_work_that_raises_leaves_the_roofline_as_it_was(roof: gm.Roofline) -> 
     assert roof.to_json() == before
 
 
+def test_work_of_a_gpu_has_no_place_under_a_cpus_roof(roof: gm.Roofline) -> None:
+    class Events(gm.FakeTimer):
+        estimand = "isolated"
+
+    work = {"work": gm.FakeWork(1e-3), "timer": Events(), "flops": 20e6, "bytes": 20e6}
+    with pytest.raises(UsageError, match=r"timed by a GPU's fake timer, and this roof is that of cpu"):
+        roof.place(**work)
+    assert gm.Roofline(document(kind="cuda")).place(**work).fraction == pytest.approx(1.0, rel=0.1)
+
+
 def test_a_roofline_without_ceilings_says_so(roof: gm.Roofline) -> None:
     roof.document["ceilings"] = []
     with pytest.raises(UsageError, match="no ceilings"):

@@ -116,6 +116,7 @@ class Roofline:
             timed = _time(work, args, stream, timing)
         elif args or timing or stream is not None:
             raise UsageError("a measurement was taken already: it takes no arguments and no policy")
+        _check_device(place.roofs.device, timed)
         record = user_point(place, timed, name or _name_of(work))
         if not isinstance(timed, Measurement):
             return Placed(record)
@@ -173,6 +174,15 @@ class Roofline:
 
 def _timed_already(work: Any) -> bool:
     return hasattr(work, "estimate_s") and hasattr(work, "ci95_s")
+
+
+def _check_device(device: dict[str, Any], timed: Any) -> None:
+    """UsageError for work of a GPU under a CPU's roof: every figure would look right and mean nothing."""
+    if device.get("kind") == "cpu" and getattr(timed, "estimand", "host") != "host":
+        raise UsageError(
+            f"the work was timed by a GPU's {timed.timer} timer, and this roof is that of {device['id']}: measure one "
+            'with gm.roofline("cuda:0")'
+        )
 
 
 def _name_of(work: Any) -> str:
