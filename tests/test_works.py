@@ -222,6 +222,11 @@ def test_printing_is_flagged_and_reaches_its_reader(capsys: pytest.CaptureFixtur
     assert "prints" not in time_kernel(lambda: None, **QUICK).flags
 
 
+def test_a_process_without_standard_output_may_time_a_work_that_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert "prints" in time_kernel(lambda: print("x", flush=True), **QUICK).flags  # noqa: T201
+
+
 @pytest.mark.parametrize("size", [100, 100_000_000])
 def test_a_work_that_changes_its_inputs_is_flagged(size: int) -> None:
     data = np.zeros(size, np.uint8)[::-1]

@@ -19,9 +19,9 @@ from .counts import Counts, Declared
 from .errors import UsageError
 from .notebook import html_table
 from .placed import Placed, with_interval
+from .sampling import LEAST
 
 KEPT = 10_000  # calls of one function whose times are kept: 80 kB
-LEAST = 6  # calls below which a median has no 95% interval
 SHORT_S = 10e-6  # a shorter call is timed to some 3% at best: two readings of the clock and a call are within it
 
 

@@ -53,7 +53,7 @@ class Policy:
         for name in keywords:
             if name not in known:
                 text = unknown("keyword", name, [*known, "timer"])
-                raise UsageError(f"{text} Keywords of the work's own are bound by functools.partial")
+                raise UsageError(f"{text} (keywords of the work's own are bound by functools.partial)")
         return cls(**keywords)
 
     def __post_init__(self) -> None:
