@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pickle
 import threading
@@ -80,7 +81,31 @@ def test_calls_of_other_sizes_are_groups_of_their_own(clock: Any) -> None:
     for n in (1, 1, 5, 5, 5):
         work(n)
     seen = [(one.n, one.estimate_s, one.counts.flops if one.counts else None) for one in work.calls.times()]
-    assert seen == [(1, pytest.approx(1e-3), 1), (3, pytest.approx(5e-3), 5)]
+    assert seen == [(1, pytest.approx(1e-3), 1), (2, pytest.approx(5e-3), 5)]
+
+
+def test_each_size_has_its_first_call_apart(clock: Any) -> None:
+    compiled: set[int] = set()
+
+    @gm.measured(flops=lambda n: n, bytes=0)
+    def work(n: int) -> None:
+        clock(1e-3 if n in compiled else 1.0)
+        compiled.add(n)
+
+    for n in (1, 1, 5, 5):
+        work(n)
+    seen = [(one.first_s, one.estimate_s) for one in work.calls.times()]
+    assert seen == [pytest.approx((1.0, 1e-3)), pytest.approx((1.0, 1e-3))]
+
+
+def test_a_report_says_that_a_group_is_impossible(clock: Any) -> None:
+    @gm.measured(flops=0, bytes=1e12)
+    def work() -> None:
+        clock(1e-3)
+
+    for _ in range(10):
+        work()
+    assert "flags: impossible" in str(work.report(gm.Roofline(document())))
 
 
 def test_a_call_that_raises_passes_its_error_on_and_is_not_timed(clock: Any) -> None:
@@ -168,6 +193,8 @@ def test_place_finds_the_counts_that_were_declared() -> None:
 
     point = gm.Roofline(document()).look(work, 1000, max_time_s=0.01, warmup=0, min_samples=2)
     assert (point["flops"], point["bytes_moved"]) == (1000, 16000)
+    bound = gm.Roofline(document()).look(functools.partial(work, 1000), max_time_s=0.01, warmup=0, min_samples=2)
+    assert bound["flops"] == 1000
     assert work.calls.made == 0
 
 
@@ -206,6 +233,13 @@ def coroutine() -> Any:
     return work
 
 
+def asynchronous_generator() -> Any:
+    async def work() -> Any:
+        yield 1
+
+    return work
+
+
 def generator() -> Any:
     def work() -> Any:
         yield 1
@@ -218,6 +252,7 @@ def generator() -> Any:
     [
         (lambda: gm.measured(coroutine()), "calling it runs nothing"),
         (lambda: gm.measured(generator()), "calling it runs nothing"),
+        (lambda: gm.measured(asynchronous_generator()), "calling it runs nothing"),
         (lambda: gm.measured(flops=1), "bytes of one call is missing"),
         (lambda: gm.measured(flops=-1, bytes=1)(lambda: None), "from 0 up"),
         (lambda: gm.measured(keep=0), "keep must be"),

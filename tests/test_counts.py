@@ -62,6 +62,12 @@ def test_conv2d(channels: int, filters: int, groups: int, kernel: Any, stride: i
     assert (found.flops, found.bytes) == (loop.flops, 4 * elements)
 
 
+def test_numpys_integers_do_not_overflow() -> None:
+    m = np.int32(1 << 20)
+    assert gm.counts.gemm(m, m, m).flops == 2.0 * (1 << 60)
+    assert gm.counts.conv2d(1, 3, 8, 8, 1, np.int64(3)) == gm.counts.conv2d(1, 3, 8, 8, 1, 3)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(4, 4), (2, 5), (5, 3)])
 def test_attention(queries: int, keys: int, causal: bool) -> None:
@@ -124,7 +130,11 @@ def test_fft_is_what_a_radix_2_transform_takes(n: int) -> None:
         (lambda: gm.counts.attention(1, 3, 4, 4, 8, kv_heads=2), "kv_heads must divide"),
         (lambda: gm.counts.reduction(2, outputs=3), "make no 3 sums"),
         (lambda: gm.counts.elementwise(4, inputs=-1), "inputs must be"),
-        (lambda: gm.counts.elementwise(4, flops_per_element=-1), "flops of one call"),
+        (lambda: gm.counts.elementwise(4, flops_per_element=-1), "flops_per_element of one call must be a number"),
+        (lambda: gm.counts.elementwise(4, flops_per_element="x"), "flops_per_element of one call must be a number"),
+        (lambda: gm.counts.conv2d(1, 3, 8, 8, 1, (3,)), "one size or rows and columns"),
+        (lambda: gm.counts.conv2d(1, 3, 8, 8, 1, "3"), "rows must be a whole number"),
+        (lambda: gm.counts.conv2d(1, 3, 8, 8, 1, 3, padding=0.5), "padding must be a whole number from 0 up"),
         (lambda: Counts(0, 0, "float64", ""), "does nothing"),
         (lambda: Counts(float("nan"), 1, "float64", ""), "flops of one call must be a number"),
         (lambda: Counts("2e9", 1, "float64", ""), "flops of one call must be a number"),

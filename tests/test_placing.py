@@ -138,7 +138,9 @@ def test_a_ceiling_that_moved_is_doubted_before_the_work() -> None:
     doc = document()
     for ceiling in doc["ceilings"]:
         ceiling["flags"].append("unstable")
-    assert "slower" in at(given(1e5, 1 << 20), timed(20e-6), doc).causes[0]
+        ceiling["ci95"] = [0.8 * ceiling["achieved"], 1.2 * ceiling["achieved"]]
+    assert "slower" in at(given(1e5, 1 << 20), timed(35e-6), doc).causes[0]  # 1.5 times the roof: 1.2 and as much again
+    assert "fit L2" in at(given(1e5, 1 << 20), timed(20e-6), doc).causes[0]  # 2.6 times: no ceiling moved so far
 
 
 def test_arithmetic_beyond_every_peak_says_so() -> None:
@@ -310,6 +312,16 @@ def test_a_work_that_raises_leaves_the_roofline_as_it_was(roof: gm.Roofline) -> 
     with pytest.raises(ZeroDivisionError, match="mine"):
         roof.place(work, flops=1, bytes=1)
     assert roof.to_json() == before
+
+
+def test_work_of_a_gpu_has_no_place_under_a_cpus_roof(roof: gm.Roofline) -> None:
+    class Events(gm.FakeTimer):
+        estimand = "isolated"
+
+    work = {"work": gm.FakeWork(1e-3), "timer": Events(), "flops": 20e6, "bytes": 20e6}
+    with pytest.raises(UsageError, match=r"timed by a GPU's fake timer, and this roof is that of cpu"):
+        roof.place(**work)
+    assert gm.Roofline(document(kind="cuda")).place(**work).fraction == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_roofline_without_ceilings_says_so(roof: gm.Roofline) -> None:

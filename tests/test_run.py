@@ -17,8 +17,9 @@ from test_placing import document
 
 from gpumicro import own_file, result
 from gpumicro.__main__ import main
+from gpumicro.counts import Declared
 from gpumicro.errors import UsageError
-from gpumicro.own_file import OwnCodeError
+from gpumicro.reach import OwnCodeError
 
 FILE = """
 import sys
@@ -139,6 +140,7 @@ def test_an_impossible_point_is_a_failed_check(folder: Path, capsys: Any) -> Non
         ("k.py:uncounted", (), 2, "does not say how much uncounted does"),
         ("k.py:uncounted", ("--flops", "5"), 2, "bytes of one call is missing"),
         ("k.py:uncounted", ("--flops", "two", "--bytes", "1"), 2, "two"),
+        ("k.py:uncounted", ("--flops", "-1", "--bytes", "1"), 2, "flops of one call must be a number from 0 up"),
         ("k.py:copy", ("--arg", "1"), 2, "copy(n, label) with 1 arguments: missing a required argument: 'label'"),
         ("k.py:fails", (), 1, "k.py:fails raised ZeroDivisionError"),
         ("k.py:fails", (), 1, "return n / 0"),
@@ -171,9 +173,10 @@ def test_what_is_wrong_is_a_sentence_and_writes_nothing(
         ("def f(: pass", UsageError, r"f\.py:1: SyntaxError"),
         ("import nothing_of_the_sort", OwnCodeError, "while it was imported, raised ModuleNotFoundError"),
         ("raise SystemExit(4)", UsageError, r"ends the process while it is imported \(exit 4\)"),
+        ("\0", UsageError, r"f\.py:\d+: SyntaxError: .*null byte"),
         ("x = 1", UsageError, "defines no function"),
         ("def a(): ...\ndef b(): ...", UsageError, "which function.*one of a, b"),
-        ("ARGS = 3\nCOUNTS = 4\ndef a(): ...", UsageError, "which function"),
+        ("def a(x): ...\ndef b(): ...\ndef ARGS(): ...", UsageError, "one of a, b$"),
     ],
 )
 def test_a_file_that_is_no_good_says_why(folder: Path, text: str, error: Any, says: str) -> None:
@@ -192,6 +195,19 @@ def test_arguments_that_cannot_be_made_say_why(folder: Path, args: str, error: A
         own_file.load("f.py:a")
 
 
+def test_the_only_function_is_meant_and_a_method_has_its_class_before_it(folder: Path) -> None:
+    (folder / "a:b").mkdir()
+    (folder / "a:b" / "f.py").write_text(
+        "import gpumicro as gm\nCOUNTS = gm.counts.elementwise(8)\nARGS = lambda: [1]\n"
+        "def a(x): ...\n", encoding="utf-8",
+    )  # fmt: skip
+    assert own_file.load("a:b/f.py").name == "a"
+    (folder / "c.py").write_text("class C:\n    @staticmethod\n    def m(): ...\n", encoding="utf-8")
+    assert own_file.load("c.py:C.m", declared=Declared(1, 1)).name == "C.m"
+    with pytest.raises(UsageError, match="names no file"):
+        own_file.load(":f")
+
+
 @pytest.mark.parametrize("name", ["add", "scale"])
 def test_the_example_runs(folder: Path, capsys: Any, name: str) -> None:
     del folder
@@ -199,6 +215,50 @@ def test_the_example_runs(folder: Path, capsys: Any, name: str) -> None:
     code, out, err = run(capsys, f"{example}:{name}", "--level", "dram")
     assert "of the roof" in out, err
     assert code in (0, 1)  # the ceilings are not this machine's
+
+
+def test_ctrl_c_while_the_ceilings_are_measured_keeps_those_there_are(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(survey: Any, console: object) -> None:
+        del console
+        titles: list[str] = []
+
+        def progress(done: float, total: float, title: str) -> None:
+            del done, total
+            titles.append(title)
+            if len(titles) > 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            survey.run(progress)
+        survey.interrupted = True
+
+    monkeypatch.setattr("gpumicro.cli.run._measure", stopped)
+    code = main(["run", "k.py:told", "--device", "cpu", "-o", "out.json"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (130, "")
+    assert "out.json has the ceilings" in err
+    saved = result.read(folder / "out.json")
+    assert saved["interrupted"] is True
+    assert saved["ceilings"]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "says"),
+    [
+        ("f.py:waits", (), "calling a coroutine function runs nothing"),
+        ("f.py:items", (), "calling the generator items runs nothing"),
+        ("f.py:plain", ("--target", "0"), "target must be positive"),
+    ],
+)
+def test_what_cannot_be_timed_is_found_before_a_ceiling_is_measured(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, target: str, options: tuple[str, ...], says: str
+) -> None:
+    (folder / "f.py").write_text("async def waits(): ...\ndef items(): yield 1\ndef plain(): ...\n", encoding="utf-8")
+    monkeypatch.setattr("gpumicro.cli.run._measure", None)
+    assert main(["run", target, "--flops", "1.5 kFLOP", "--bytes", "0.5", *options]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_ctrl_c_in_a_call_that_takes_an_hour_ends_with_130(folder: Path) -> None:

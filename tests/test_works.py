@@ -21,6 +21,8 @@ from gpumicro import FakeTimer, FakeWork, compare, time_kernel
 from gpumicro.errors import UsageError
 from gpumicro.measure import MeasurementsInterrupted, Policy, measure, warn_if_slow
 from gpumicro.works import Timed, as_timed
+from gpumicro.works.place import leaves
+from gpumicro.works.unfinished import waits_for
 
 LABS = ctypes.CDLL(None).labs
 LABS.argtypes, LABS.restype = [ctypes.c_long], ctypes.c_long
@@ -35,6 +37,12 @@ def no_framework(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- arguments --------------------------------------------------------------------------------------------------
+
+
+def test_a_keyword_that_is_no_policy_names_the_nearest() -> None:
+    for call in (time_kernel, functools.partial(compare, lambda: None)):
+        with pytest.raises(UsageError, match=r"unknown keyword 'max_times_s'; did you mean max_time_s"):
+            call(lambda: None, max_times_s=1)  # type: ignore[operator]
 
 
 def test_arguments_are_given_to_the_work() -> None:
@@ -156,6 +164,31 @@ def test_a_future_is_waited_for_each_time() -> None:
     assert Counted.waits == calls >= 9
 
 
+def test_each_of_many_futures_is_waited_for() -> None:
+    waited = []
+
+    class Counted(concurrent.futures.Future):  # type: ignore[type-arg]
+        def result(self, timeout: float | None = None) -> Any:
+            waited.append(timeout)
+
+    found = waits_for([Counted() for _ in range(5000)])
+    assert found is not None
+    found([Counted() for _ in range(5000)])
+    assert len(waited) == 5000
+
+
+def test_a_matrix_of_lists_is_not_searched_to_its_end() -> None:
+    row: list[Any] = [1.0] * 1000
+    seen = list(leaves([row] * 1000))
+    assert 0 < len(seen) <= 1000
+    row[:] = [row] * 1000  # in itself
+    assert list(leaves(row)) == []
+
+
+def test_what_lies_further_out_is_seen_first() -> None:
+    assert list(leaves({"a": [1, (2, [3])], "b": 4})) == [4, 1, 2, 3]
+
+
 # --- what a work does besides -----------------------------------------------------------------------------------
 
 
@@ -187,6 +220,11 @@ def test_printing_is_flagged_and_reaches_its_reader(capsys: pytest.CaptureFixtur
     assert "prints" in found.flags
     assert capsys.readouterr().out.startswith("x\nx\n")
     assert "prints" not in time_kernel(lambda: None, **QUICK).flags
+
+
+def test_a_process_without_standard_output_may_time_a_work_that_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert "prints" in time_kernel(lambda: print("x", flush=True), **QUICK).flags  # noqa: T201
 
 
 @pytest.mark.parametrize("size", [100, 100_000_000])
@@ -228,8 +266,9 @@ def test_what_was_asked_for_is_taken_however_slow() -> None:
 
 def test_a_slow_first_call_is_said_soon_and_a_compiler_is_not_taken_for_slow_work() -> None:
     timed = Timed(FakeWork(1e-4), None, {"first_call_s": 30.0})
-    with pytest.warns(UserWarning, match=r"first call took 30 s, longer than the 8 s .* Ctrl-C keeps"):
+    with pytest.warns(UserWarning, match=r"first call took 30 s, longer than the 8 s .* Ctrl-C keeps") as told:
         warn_if_slow(timed, Policy())
+    assert told[0].filename == __file__
     found = measure(timed, Policy(), FakeTimer())
     assert found.n >= 100
     assert "few-samples" not in found.flags

@@ -19,9 +19,9 @@ from .counts import Counts, Declared
 from .errors import UsageError
 from .notebook import html_table
 from .placed import Placed, with_interval
+from .sampling import LEAST
 
 KEPT = 10_000  # calls of one function whose times are kept: 80 kB
-LEAST = 6  # calls below which a median has no 95% interval
 SHORT_S = 10e-6  # a shorter call is timed to some 3% at best: two readings of the clock and a call are within it
 
 
@@ -34,7 +34,7 @@ class CallTimes:
     estimate_s: float  # median
     ci95_s: tuple[float, float] | None  # None below 6 calls
     flags: tuple[str, ...]
-    first_s: float  # the very first call, which compiles, allocates and warms up; not in the estimate where n > 1
+    first_s: float  # of the first call, which compiles, allocates and warms up; in the estimate only where it is alone
     counts: Counts | None
 
     @property
@@ -64,8 +64,8 @@ class Report:
         """Names and values in words, group after group."""
         found: list[tuple[str, str]] = []
         for times, placed in self.groups:
-            found += times.rows()
-            found += [row for row in placed.rows() if row[0] not in ("time", "flags")] if placed else []
+            found += [row for row in times.rows() if not placed or row[0] != "flags"]
+            found += [row for row in placed.rows() if row[0] != "time"] if placed else []
         return [*(row for row in found if row[1]), *(("note", remark) for remark in self.remarks)]
 
     def __str__(self) -> str:
@@ -85,15 +85,12 @@ class Calls:
     failed: int = 0  # raised; not timed
     seconds: dict[Counts | None, array[float]] = field(default_factory=dict)  # of the kept calls, in order
     trouble: str = ""  # why a call's counts could not be found
-    first_s: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, seconds: float, counts: Counts | None) -> None:
         """One call that came back."""
         with self.lock:
             self.made += 1
-            if self.first_s is None:
-                self.first_s = seconds
             if self.made <= self.keep:
                 self.seconds.setdefault(counts, array("d")).append(seconds)
 
@@ -101,18 +98,15 @@ class Calls:
         """Forget them: after a warm-up of the script's own."""
         with self.lock:
             self.made = self.failed = 0
-            self.seconds, self.trouble, self.first_s = {}, "", None
+            self.seconds, self.trouble = {}, ""
 
     def times(self) -> list[CallTimes]:
-        """By how much the calls did, in the order of their first."""
+        """By how much the calls did, in the order of their first. Each group has its own first call apart: a framework
+        compiles for each shape."""
         with self.lock:
             groups = {counts: np.array(kept) for counts, kept in self.seconds.items()}
-            first_s = self.first_s
-        found = []
-        for i, (counts, seen) in enumerate(groups.items()):
-            warm = seen[1:] if i == 0 and len(seen) > 1 else seen
-            found.append(_times(self.name, warm, float(seen[0]) if i else float(first_s or seen[0]), counts))
-        return found
+        return [_times(self.name, seen[1:] if len(seen) > 1 else seen, float(seen[0]), counts)
+                for counts, seen in groups.items()]  # fmt: skip
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader must know beside the figures."""

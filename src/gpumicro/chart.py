@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import model
 from .counts import Amount, Counts, Declared, declared_of
-from .errors import UsageError, unknown
-from .measurement import Measurement, Policy
+from .errors import UsageError
+from .measurement import Measurement
 from .measuring import undecorated
 from .placed import Placed
 from .placing import Place, Roofs, Unit, user_point
@@ -104,7 +104,6 @@ class Roofline:
         dtype: Any = None, unit: Unit = "auto", device: str | None = None, stream: Any = None, **timing: Any,
     ) -> Placed:  # fmt: skip
         """As `place`, but the chart is left as it is."""
-        _check_keywords(timing)
         if name is not None and not isinstance(name, str):
             raise UsageError(f"a point's name is a text, not {name!r}")
         said = Declared(flops, bytes, counts, dtype)
@@ -117,6 +116,7 @@ class Roofline:
             timed = _time(work, args, stream, timing)
         elif args or timing or stream is not None:
             raise UsageError("a measurement was taken already: it takes no arguments and no policy")
+        _check_device(place.roofs.device, timed)
         record = user_point(place, timed, name or _name_of(work))
         if not isinstance(timed, Measurement):
             return Placed(record)
@@ -176,6 +176,15 @@ def _timed_already(work: Any) -> bool:
     return hasattr(work, "estimate_s") and hasattr(work, "ci95_s")
 
 
+def _check_device(device: dict[str, Any], timed: Any) -> None:
+    """UsageError for work of a GPU under a CPU's roof: every figure would look right and mean nothing."""
+    if device.get("kind") == "cpu" and getattr(timed, "estimand", "host") != "host":
+        raise UsageError(
+            f"the work was timed by a GPU's {timed.timer} timer, and this roof is that of {device['id']}: measure one "
+            'with gm.roofline("cuda:0")'
+        )
+
+
 def _name_of(work: Any) -> str:
     """The work's own name; "user" where it has none that says anything."""
     if isinstance(work, partial):
@@ -183,13 +192,6 @@ def _name_of(work: Any) -> str:
     name = next((found for one in (work, getattr(work, "spec", None)) for key in ("name", "__name__")
                  if (found := getattr(one, key, None))), None)  # fmt: skip
     return name if isinstance(name, str) and name and name != "<lambda>" else "user"
-
-
-def _check_keywords(timing: dict[str, Any]) -> None:
-    known = [*(one.name for one in fields(Policy)), "timer"]
-    for name in timing:
-        if name not in known:
-            raise UsageError(f"{unknown('keyword', name, known)} Arguments of the work go after it, by position")
 
 
 def _time(work: Any, args: tuple[Any, ...], stream: Any, timing: dict[str, Any]) -> Measurement:

@@ -112,7 +112,7 @@ def compare(
     """
     if not 0 < margin < 1 or (blocks is not None and blocks < LEAST):
         raise UsageError(f"margin must be in (0, 1) and blocks at least {LEAST}; not {margin!r}, {blocks!r}")
-    rules = Policy(**policy)
+    rules = Policy.of(**policy)
     if processes is not None:
         return compare_processes(a, b, processes, margin, {"blocks": blocks, "timer": timer, **policy})
     a, b, clock = _one_clock(a, b, rules, timer)

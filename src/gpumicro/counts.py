@@ -8,6 +8,7 @@ stands in each record's `what`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,10 +65,12 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _sizes(**sizes: int) -> None:
+def _sizes(least: int = 1, **sizes: int) -> tuple[int, ...]:
+    """The sizes as Python's integers, which do not overflow as NumPy's do."""
     for name, size in sizes.items():
-        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-            raise UsageError(f"{name} must be a whole number from 1 up, not {size!r}")
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < least:
+            raise UsageError(f"{name} must be a whole number from {least} up, not {size!r}")
+    return tuple(map(operator.index, sizes.values()))
 
 
 def gemm(
@@ -79,7 +82,7 @@ def gemm(
     Bytes: (m k + k n) of `dtype` read, m n of `out_dtype` (default: `dtype`) written, and read too where C += A B
     (`accumulate`).
     """
-    _sizes(m=m, n=n, k=k, batch=batch)
+    m, n, k, batch = _sizes(m=m, n=n, k=k, batch=batch)
     name = dtype_name(dtype)
     out = ITEMSIZE[dtype_name(out_dtype if out_dtype is not None else name)]
     moved = (m * k + k * n) * ITEMSIZE[name] + m * n * out * (2 if accumulate else 1)
@@ -98,12 +101,18 @@ def conv2d(
     algorithm needs fewer, and may stand above the roof by this count. Bytes: input, weights and output once.
     The output's size is that of PyTorch's Conv2d: (height + 2 padding - rows) // stride + 1.
     """
-    rows, columns = (kernel, kernel) if isinstance(kernel, int) else kernel
-    _sizes(batch=batch, channels=channels, height=height, width=width, filters=filters, rows=rows, columns=columns,
-           stride=stride, groups=groups)  # fmt: skip
+    sides = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel, kernel)
+    if len(sides) != 2:
+        raise UsageError(f"kernel must be one size or rows and columns, not {kernel!r}")
+    rows, columns = sides
+    batch, channels, height, width, filters, rows, columns, stride, groups = _sizes(
+        batch=batch, channels=channels, height=height, width=width, filters=filters, rows=rows, columns=columns,
+        stride=stride, groups=groups,
+    )  # fmt: skip
     if channels % groups or filters % groups:
         raise UsageError(f"groups must divide channels and filters; {groups} does not divide {channels}, {filters}")
-    if padding < 0 or height + 2 * padding < rows or width + 2 * padding < columns:
+    (padding,) = _sizes(0, padding=padding)
+    if height + 2 * padding < rows or width + 2 * padding < columns:
         raise UsageError(f"a kernel of {rows}x{columns} does not fit {height}x{width} with padding {padding}")
     name = dtype_name(dtype)
     out_height = (height + 2 * padding - rows) // stride + 1
@@ -128,7 +137,9 @@ def attention(
     (default: heads): K and V shared by groups of heads.
     """
     kv_heads = heads if kv_heads is None else kv_heads
-    _sizes(batch=batch, heads=heads, queries=queries, keys=keys, head_dim=head_dim, kv_heads=kv_heads)
+    batch, heads, queries, keys, head_dim, kv_heads = _sizes(
+        batch=batch, heads=heads, queries=queries, keys=keys, head_dim=head_dim, kv_heads=kv_heads
+    )
     if heads % kv_heads:
         raise UsageError(f"kv_heads must divide heads; {kv_heads} does not divide {heads}")
     name = dtype_name(dtype)
@@ -148,12 +159,12 @@ def elementwise(
     "STREAM", www.cs.virginia.edu/stream): the line that a store may read first is not counted. An array that is changed
     in place is both an input and an output.
     """
-    _sizes(n=n, outputs=outputs)
-    if isinstance(inputs, bool) or not hasattr(inputs, "__index__") or inputs < 0:
-        raise UsageError(f"inputs must be a whole number from 0 up, not {inputs!r}")
+    n, outputs = _sizes(n=n, outputs=outputs)
+    (inputs,) = _sizes(0, inputs=inputs)
+    each = _number("flops_per_element", flops_per_element)
     name = dtype_name(dtype)
-    what = f"elementwise: {inputs} arrays read, {outputs} written, {flops_per_element:g} FLOP an element"
-    return Counts(n * flops_per_element, (inputs + outputs) * n * ITEMSIZE[name], name, what)
+    what = f"elementwise: {inputs} arrays read, {outputs} written, {each:g} FLOP an element"
+    return Counts(n * each, (inputs + outputs) * n * ITEMSIZE[name], name, what)
 
 
 def reduction(n: int, dtype: Any = "float64", *, outputs: int = 1) -> Counts:
@@ -161,7 +172,7 @@ def reduction(n: int, dtype: Any = "float64", *, outputs: int = 1) -> Counts:
 
     FLOP: n - outputs, the additions that any order takes. Bytes: n elements read, `outputs` written.
     """
-    _sizes(n=n, outputs=outputs)
+    n, outputs = _sizes(n=n, outputs=outputs)
     if outputs > n:
         raise UsageError(f"{n} elements make no {outputs} sums")
     name = dtype_name(dtype)
@@ -176,7 +187,7 @@ def fft(n: int, dtype: Any = "float64", *, batch: int = 1, real: bool = False) -
     transform takes about; others take fewer, so rates compare transforms rather than count their instructions.
     Bytes: the input read and the output written once; a real transform writes n // 2 + 1 complex points.
     """
-    _sizes(n=n, batch=batch)
+    n, batch = _sizes(n=n, batch=batch)
     name = dtype_name(dtype)
     elements = n + 2 * (n // 2 + 1) if real else 4 * n
     flops = (2.5 if real else 5.0) * n * math.log2(n)
@@ -214,6 +225,14 @@ class Declared:
         """Whether every call does as much: nothing depends on the arguments."""
         return bool(self) and not any(map(callable, (self.flops, self.bytes, self.counts)))
 
+    def bound(self, *args: Any, **kwargs: Any) -> Declared:
+        """The same where these arguments are bound to the work already."""
+
+        def with_them(amount: Any) -> Any:
+            return partial(amount, *args, **kwargs) if callable(amount) else amount
+
+        return Declared(with_them(self.flops), with_them(self.bytes), with_them(self.counts), self.dtype)
+
     def of(self, *args: Any, **kwargs: Any) -> Counts:
         """The counts of a call with these arguments; UsageError where nothing was said or a function of them fails."""
         if self.counts is not None:
@@ -245,7 +264,10 @@ ATTRIBUTE = "__gpumicro_counts__"  # where a function keeps what was declared of
 
 def declared_of(work: Any) -> Declared:
     """What is known of the work: of a prepared kernel by its record, of a function by what `gm.measured` attached (a
-    bound method's instance comes first among its arguments). Empty where nothing is."""
+    bound method's instance comes first among its arguments, and so does what functools.partial binds). Empty where
+    nothing is."""
+    if isinstance(work, partial):
+        return declared_of(work.func).bound(*work.args, **work.keywords)
     spec, problem = getattr(work, "spec", None), getattr(work, "problem", None)
     if isinstance(spec, KernelSpec) and problem is not None:
         return Declared(counts=Counts(spec.flops(problem), spec.bytes_moved(problem), problem.dtype, spec.summary))
@@ -253,10 +275,4 @@ def declared_of(work: Any) -> Declared:
     if not isinstance(found, Declared):
         return Declared()
     owner = getattr(work, "__self__", None)
-    if owner is None:
-        return found
-
-    def bound(amount: Any) -> Any:
-        return partial(amount, owner) if callable(amount) else amount
-
-    return Declared(bound(found.flops), bound(found.bytes), bound(found.counts), found.dtype)
+    return found if owner is None else found.bound(owner)

@@ -5,8 +5,10 @@ The same for every clock and backend; the rules are sampling.py's, the numbers s
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ def time_kernel(work: Any, *args: Any, stream: Any = None, timer: str | Timer = 
     seen. A UserWarning says when the first call took longer than the whole budget. UsageError: work, arguments or a
     policy that cannot be had; BackendUnavailable: work of a device that is not here.
     """
-    rules, named = Policy(**policy), timer if timer in ("auto", *BY_DEVICE) else as_timer(timer)
+    rules, named = Policy.of(**policy), timer if timer in ("auto", *BY_DEVICE) else as_timer(timer)
     timed = as_timed(work, args, stream, named)
     warn_if_slow(timed, rules)
     if isinstance(timed, Timed):
@@ -60,8 +62,17 @@ def warn_if_slow(timed: Any, policy: Policy) -> None:
         f"the first call took {first_s:.3g} s, longer than the {budget_s:.3g} s for all of it (max_time_s and "
         "max_warmup_s). It is called again, since a first call may compile; if that is as slow, there will be few "
         "samples. Ctrl-C keeps those that there are",
-        stacklevel=3,
+        stacklevel=_depth_here() + 1,
     )
+
+
+def _depth_here() -> int:
+    """Frames from the caller of this one to the line outside gpumicro that a warning is about."""
+    frame: FrameType | None = sys._getframe(1)
+    depth = 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpumicro":
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def measure(work: Any, policy: Policy | None = None, timer: Timer | None = None) -> Measurement:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import SchemaError, UsageError
+from .errors import SchemaError, UsageError, unknown
 from .notebook import html_table
 from .stats import Kind
 from .units import format_interval, format_quantity
@@ -45,6 +45,16 @@ class Policy:
     estimand: str = "auto"
     throttle: str = "flag"
     seed: int = 0
+
+    @classmethod
+    def of(cls, **keywords: Any) -> Policy:
+        """From a caller's keywords. UsageError names the nearest of one that there is not."""
+        known = [one.name for one in fields(cls)]
+        for name in keywords:
+            if name not in known:
+                text = unknown("keyword", name, [*known, "timer"])
+                raise UsageError(f"{text} (keywords of the work's own are bound by functools.partial)")
+        return cls(**keywords)
 
     def __post_init__(self) -> None:
         allowed = {

@@ -136,7 +136,8 @@ def measured(
 
 
 def _measured_function(how: Measuring, function: Callable[P, R]) -> MeasuredFunction[P, R]:
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+    lazy = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_lazy(function) for is_lazy in lazy):
         raise UsageError(f"{function.__name__}: calling it runs nothing; measure a function that runs it to its end")
     if not callable(function):
         raise UsageError(f"gm.measured decorates a function, not {type(function).__name__}")
@@ -183,6 +184,8 @@ def _counts_of(declared: Declared, calls: Calls, args: Any, kwargs: Any) -> Coun
 
 def undecorated(work: Any) -> Any:
     """The function under `gm.measured`, so that timing it has no timing inside; anything else as it is."""
+    if isinstance(work, partial):
+        return partial(undecorated(work.func), *work.args, **work.keywords)
     plain = getattr(work, PLAIN, None)
     if plain is None:
         return work

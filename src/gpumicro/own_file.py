@@ -14,24 +14,15 @@ import inspect
 import io
 import re
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .counts import Counts, Declared, declared_of
-from .errors import GpumicroError, UsageError, unknown
-
-
-class OwnCodeError(GpumicroError):
-    """The user's own code raised; the message holds its traceback, from its file on."""
-
-    def __init__(self, what: str, error: BaseException, path: Path) -> None:
-        super().__init__(f"{what} raised {type(error).__name__}\n{_traceback(error, path)}".rstrip())
+from .errors import UsageError, unknown
+from .reach import OwnCodeError, attribute_of, load_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +46,11 @@ def load(target: str, arguments: Sequence[str] = (), declared: Declared | None =
     `declared` comes before what the file says, `dtype` before both. The file is run as an import is: not as __main__.
     UsageError: no such file or function, a syntax error, arguments or counts that are missing. OwnCodeError: it raised.
     """
-    file, _, name = target.rpartition(":") if ":" in target else (target, "", "")
+    file, _, name = (target, "", "") if target.endswith(".py") or ":" not in target else target.rpartition(":")
+    if not file:
+        raise UsageError(f"{target!r} names no file; give FILE.py:FUNC")
     path = Path(file)
-    module = _module(path)
+    module = load_file(path)
     function = _function(module, path, name)
     name = name or function.__name__
     args = tuple(map(_argument, arguments)) if arguments else _own_args(module, path, name)
@@ -73,41 +66,17 @@ def load(target: str, arguments: Sequence[str] = (), declared: Declared | None =
     return OwnWork(path, name, function, args, known.of(*args))
 
 
-def _module(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"no such file: {path}" if not path.is_dir() else f"{path} is a directory, not a file")
-    name = f"gpumicro_run_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
-    loader = SourceFileLoader(name, str(path))
-    spec = spec_from_loader(name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # as an import does: dataclasses and pickle look there
-    sys.path.insert(0, str(path.resolve().parent))  # as `python FILE.py` does
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the result
-            loader.exec_module(module)
-    except SyntaxError as error:
-        raise UsageError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from None
-    except SystemExit as stop:
-        raise UsageError(
-            f"{path.name} ends the process while it is imported (exit {stop.code}); put what does so under "
-            'if __name__ == "__main__":'
-        ) from None
-    except Exception as error:
-        raise OwnCodeError(f"{path.name}, while it was imported,", error, path) from error
-    return module
-
-
 def _function(module: ModuleType, path: Path, name: str) -> Any:
     own = [key for key, value in vars(module).items() if _is_own(value, module) and not key.startswith("_")]
+    own = [key for key in own if key not in ("ARGS", "COUNTS")]
     if not own:
         raise UsageError(f"{path.name} defines no function")
     if not name:
-        told = [key for key in own if declared_of(vars(module)[key])]
+        told = [key for key in own if declared_of(vars(module)[key])] or own
         if len(told) != 1:
-            raise UsageError(f"which function? {path.name}:FUNC, one of {', '.join(told or own)}")
+            raise UsageError(f"which function? {path.name}:FUNC, one of {', '.join(told)}")
         name = told[0]
-    found = vars(module).get(name)
+    found = attribute_of(module, name)
     if found is None:
         raise UsageError(f"{path.name} has no function {unknown('', name, own).removeprefix('unknown  ')}")
     if not callable(found) and not hasattr(found, "work"):
@@ -163,15 +132,6 @@ def _check_call(function: Any, name: str, args: tuple[Any, ...]) -> None:
         raise UsageError(
             f"{wanted} with {len(args)} arguments: {error}; give them as ARGS in the file or --arg"
         ) from None
-
-
-def _traceback(error: BaseException, path: Path) -> str:
-    """The traceback from the user's file on: how we came to call it is of no interest."""
-    told = traceback.TracebackException.from_exception(error)
-    first = next((i for i, frame in enumerate(told.stack) if Path(frame.filename) == path), 0)
-    told.stack = traceback.StackSummary.from_list(told.stack[first:])
-    told.__cause__ = told.__context__ = None
-    return "".join(told.format())
 
 
 class _Counting(io.TextIOBase):

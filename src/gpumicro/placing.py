@@ -248,8 +248,8 @@ def causes(place: Place, timed: Timed, achieved: Interval) -> list[str]:
     side = "part of the work runs on another stream than the one that is timed"
     slow = "the ceiling was measured while the machine was slower than during this work"
     aside, short = sorted(ASIDE.intersection(timed.flags)), timed.estimate_s < SHORT_S
-    shaky, top = _shaky(place.bound), place.bound.attainable.high
-    barely = not shaky and achieved.low <= top * (1 + model.UNSTABLE_OVER)
+    shaky = _shaky(place.bound, achieved)
+    barely = not shaky and achieved.low <= place.bound.attainable.high * (1 + model.UNSTABLE_OVER)
     sure, maybe = _nearer(place, achieved)
     ranked = (
         (shaky, slow),
@@ -266,11 +266,13 @@ def causes(place: Place, timed: Timed, achieved: Interval) -> list[str]:
     return [cause for applies, cause in ranked if applies]
 
 
-def _shaky(bound: Bound) -> bool:
-    """Whether the machine moved while the ceiling was measured: it was not the same again, or its interval is wide."""
+def _shaky(bound: Bound, achieved: Interval) -> bool:
+    """Whether the machine moved while the ceiling was measured (it was not the same again, or its interval is wide),
+    and the point is not further above than by as much again."""
     limit = bound.attainable
     wide = (limit.high - limit.low) / 2 > model.UNSTABLE_OVER * limit.estimate
-    return wide or "unstable" in bound.ceiling.get("flags", ())
+    moved = max(limit.high / limit.low, 1 + model.UNSTABLE_OVER) if limit.low > 0 else 1.0
+    return (wide or "unstable" in bound.ceiling.get("flags", ())) and achieved.low <= limit.high * moved
 
 
 def _nearer(place: Place, achieved: Interval) -> tuple[list[str], list[str]]:

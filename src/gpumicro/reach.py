@@ -1,17 +1,28 @@
-"""Works by name, so that a fresh process can find them: "package.module:function" or "file.py:function"."""
+"""Works by name, so that another process can find them: "package.module:function" or "file.py:function"."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import importlib.util
+import re
 import sys
+import traceback
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import UsageError, nearest
+from .errors import GpumicroError, UsageError, nearest
 
 FORMS = '"package.module:function", "file.py:function" or a function at the top level of a module'
+
+
+class OwnCodeError(GpumicroError):
+    """The user's own code raised; the message holds its traceback, from its file on."""
+
+    def __init__(self, what: str, error: BaseException, path: Path) -> None:
+        super().__init__(f"{what} raised {type(error).__name__}\n{_traceback(error, path)}".rstrip())
 
 
 def name_of(work: Any) -> str:
@@ -25,7 +36,7 @@ def name_of(work: Any) -> str:
     if "<" in name:
         raise UsageError(f"a fresh process cannot reach {name}: it has no name in a module; give {FORMS}")
     home = sys.modules.get(module)
-    if home is None or _attribute(home, name) is not work:
+    if home is None or attribute_of(home, name) is not work:
         raise UsageError(f"a fresh process would find something else under {module}:{name}; give {FORMS}")
     if module != "__main__":
         return f"{module}:{name}"
@@ -36,10 +47,11 @@ def name_of(work: Any) -> str:
 
 
 def load(name: str) -> Any:
-    """What has that name: a function or another work. Runs its module or file. Raises UsageError."""
+    """What has that name: a function or another work. Runs its module or file. Raises UsageError, and OwnCodeError
+    where the file does."""
     place, attribute = _split(name)
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
-    found = _attribute(module, attribute)
+    module = load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    found = attribute_of(module, attribute)
     if found is None:
         raise UsageError(f"{place} has no {attribute!r}{nearest(attribute, _public(module))}")
     return found
@@ -52,7 +64,8 @@ def _split(name: str) -> tuple[str, str]:
     return place, attribute
 
 
-def _attribute(module: ModuleType, name: str) -> Any:
+def attribute_of(module: ModuleType, name: str) -> Any:
+    """What stands under a name, also "Class.method"; None where nothing does."""
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part, None)
@@ -77,22 +90,48 @@ def _load_module(name: str) -> ModuleType:
         raise UsageError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _load_file(path: Path) -> ModuleType:
-    """The file as a module that is not __main__, its folder first on the path as Python has it for a script."""
+def load_file(path: Path) -> ModuleType:
+    """The file as a module that is not __main__, its folder first on the path as Python has it for a script.
+
+    What it prints goes to standard error: standard output is for results. UsageError: no such file, a syntax error, a
+    file that ends the process. OwnCodeError: it raised.
+    """
     if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    name = f"_gpumicro_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+        raise UsageError(f"{path} is a directory, not a file" if path.is_dir() else f"no such file: {path}")
+    name = f"_gpumicro_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
+    loader = SourceFileLoader(name, str(path))
+    spec = spec_from_loader(name, loader)
     assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look their module up
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # as an import does: dataclasses and pickle look there
     folder = str(path.resolve().parent)
-    if folder not in sys.path:
+    if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with contextlib.redirect_stdout(sys.stderr):
+            loader.exec_module(module)
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+        raise _said(error, path) from error
     return module
+
+
+def _said(error: Exception | SystemExit, path: Path) -> GpumicroError:
+    """What a file raised while it was run, in words."""
+    if isinstance(error, SyntaxError):  # it has no place where the file holds a null byte
+        return UsageError(f"{error.filename or path}:{error.lineno or 0}: {type(error).__name__}: {error.msg}")
+    if isinstance(error, SystemExit):
+        return UsageError(
+            f"{path.name} ends the process while it is imported (exit {error.code}); put what does so under "
+            'if __name__ == "__main__":'
+        )
+    return OwnCodeError(f"{path.name}, while it was imported,", error, path)
+
+
+def _traceback(error: BaseException, path: Path) -> str:
+    """The traceback from the user's file on: how we came to call it is of no interest."""
+    told = traceback.TracebackException.from_exception(error)
+    first = next((i for i, frame in enumerate(told.stack) if Path(frame.filename) == path), 0)
+    told.stack = traceback.StackSummary.from_list(told.stack[first:])
+    told.__cause__ = told.__context__ = None
+    return "".join(told.format())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from .comparison import compare
-from .errors import UsageError
+from .errors import GpumicroError, UsageError
 from .reach import load
 
 
@@ -17,7 +17,7 @@ def work(request: str, answer: str) -> None:
     try:
         found = compare(load(asked["a"]), load(asked["b"]), **asked["options"]).to_json()
     except Exception as error:
-        words = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        words = str(error) if isinstance(error, GpumicroError) else f"{type(error).__name__}: {error}"
         found = {"error": words, "usage": isinstance(error, UsageError)}
     Path(answer).write_text(json.dumps(found))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import GpumicroError, UsageError
-from .roofline import _check_paths, _measure, _undisturbed
+from .roofline import _check_paths, _keep, _measure, _undisturbed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def _declared(flops: str | None, moved: str | None) -> Declared | None:
     from ..counts import Declared
-    from ..units import parse_count, parse_size
+    from ..units import parse
 
     if flops is None and moved is None:
         return None
-    return Declared(None if flops is None else parse_count(flops), None if moved is None else parse_size(moved))
+    return Declared(None if flops is None else parse(flops, "FLOP"), None if moved is None else parse(moved, "B"))
 
 
-def _roofline(path: str | None, device: str, work: OwnWork, err: Console) -> tuple[Roofline, bool]:
-    """The ceilings, read or measured, and whether that was interrupted."""
+def _roofline(path: str | None, device: str, work: OwnWork, output: str | None, err: Console) -> tuple[Roofline, bool]:
+    """The ceilings, read or measured, and whether that was interrupted; what there is then is written."""
     from ..chart import Roofline
     from ..survey import Survey
 
@@ -38,6 +38,11 @@ def _roofline(path: str | None, device: str, work: OwnWork, err: Console) -> tup
     dtypes = (work.counts.dtype,) if work.counts.flops else ()
     survey = Survey(device=device, mode="quick", dtypes=dtypes, argv=sys.argv[1:])
     _measure(survey, err)
+    if survey.interrupted:
+        kept = _keep(survey, output)
+        written = f"; {output} has the ceilings" if kept and output not in (None, "-") else ""
+        err.print(f"Interrupted while the ceilings were measured: the function was not timed{written}.", markup=False,
+                  highlight=False, soft_wrap=True)  # fmt: skip
     return Roofline(survey.document()), survey.interrupted
 
 
@@ -120,26 +125,29 @@ def command(
     from rich.console import Console
 
     from .. import own_file
+    from ..measurement import Policy
     from ..placing import Place, Roofs
+    from ..works import refuse
 
     err = Console(stderr=True)
     if device == "all":
         raise UsageError("a function is set against one device: --device cpu or cuda:N")
     _check_paths(output, html, plot, None, roofline)
     work = own_file.load(target, arguments, _declared(flops, moved), dtype)
-    roof, interrupted = _roofline(roofline, device or "auto", work, err)
+    given = {"target": precision, "max_time_s": max_time}
+    timing = {key: value for key, value in given.items() if value is not None}
+    Policy.of(**timing)
+    refuse(work.function)
+    roof, interrupted = _roofline(roofline, device or "auto", work, output, err)
     if interrupted:
-        err.print("Interrupted while the ceilings were measured: the function was not timed.", highlight=False)
         return 130
     where = {"level": level, "device": device if roofline else None}
-    timing = {"target": precision, "max_time_s": max_time}
-    Place.find(Roofs.of(roof.document, where["device"]), work.counts, level=level)
-    err.print(f"Timing {work.name}; Ctrl-C keeps what there is.", markup=False, highlight=False)
     remarks: list[str] = []
     try:
+        Place.find(Roofs.of(roof.document, where["device"]), work.counts, level=level)
+        err.print(f"Timing {work.name}; Ctrl-C keeps what there is.", markup=False, highlight=False)
         with own_file.printing_counted(work.name, remarks):
-            given = {key: value for key, value in timing.items() if value is not None}
-            placed, interrupted = _place(roof, work, where, given)
+            placed, interrupted = _place(roof, work, where, timing)
     except GpumicroError:
         if output and not roofline:  # the ceilings are worth keeping
             _write(roof, output, None, None, err)

@@ -63,7 +63,7 @@ def as_timed(work: Any, args: Sequence[Any] = (), stream: Any = None, timer: str
         return work
     while isinstance(work, functools.partial) and not work.keywords:  # a kernel in it is to be seen, and its arguments
         work, args = work.func, (*work.args, *args)
-    _refuse(work)
+    refuse(work)
     job = _Job(work, tuple(args), None if stream is None else Stream(handle_of(stream)), timer)
     if not isinstance(timer, str) and getattr(timer, "estimand", "host") != "host":
         return job.by(timer)
@@ -78,8 +78,10 @@ def _is_native(work: Any, args: Sequence[Any]) -> bool:
     return isinstance(work, (Work, FakeWork)) or type(work).__name__ == "PyCapsule" or hasattr(work, "work")
 
 
-def _refuse(work: Any) -> None:
+def refuse(work: Any) -> None:
     """UsageError for what is no work, with what to give instead."""
+    if _is_native(work, ()):
+        return
     numba.refuse(work)
     kind = type(work)
     if kind.__module__.startswith("triton.") and hasattr(work, "run"):

@@ -71,5 +71,9 @@ class _Counting:
         self.writes += 1
         return int(self._inner.write(text)) if self._inner is not None else len(text)
 
+    def flush(self) -> None:
+        if self._inner is not None:  # a process may be started without a standard output
+            self._inner.flush()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 DEPTH = 4  # of containers that are looked into
-MOST = 1000  # values that are looked at
+MOST = 1000  # values at each depth that are looked at
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -23,22 +24,32 @@ class Place:
 CPU = Place("", "cpu")
 
 
-def leaves(value: Any, depth: int = DEPTH) -> Iterator[Any]:
-    """The values in tuples, lists, dictionaries and dataclasses; other values as they are."""
-    inner: Any = ()
+def leaves(value: Any, most: int = MOST) -> Iterator[Any]:
+    """The values in tuples, lists, dictionaries and dataclasses, the outer ones first; other values as they are.
+
+    Of more than `most` at one depth the first so many: a matrix of lists has millions.
+    """
+    level = [value]
+    for _ in range(DEPTH + 1):
+        inner: list[Any] = []
+        for one in level:
+            held = _held(one)
+            if held is None:
+                yield one
+            else:
+                inner.extend(islice(held, most - len(inner)))
+        level = inner
+
+
+def _held(value: Any) -> Iterable[Any] | None:
+    """What a container holds, None for what is none."""
     if isinstance(value, Mapping):
-        inner = value.values()
-    elif isinstance(value, (tuple, list)):
-        inner = value
-    elif is_dataclass(value) and not isinstance(value, type):
-        inner = (getattr(value, field.name, None) for field in fields(value))
-    else:
-        yield value
-    if depth > 0:
-        for count, one in enumerate(inner):
-            if count >= MOST:
-                return
-            yield from leaves(one, depth - 1)
+        return value.values()
+    if isinstance(value, (tuple, list)):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return (getattr(value, field.name, None) for field in fields(value))
+    return None
 
 
 def array_place(value: Any) -> Place | None:

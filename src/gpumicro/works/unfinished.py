@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,8 +50,10 @@ def waits_for(result: Any) -> Callable[[Any], Any] | None:
     return jax.wait if jax.holds(result) else None
 
 
-def _wait_for_futures(result: Any) -> list[Any]:
-    return [leaf.result() if isinstance(leaf, concurrent.futures.Future) else leaf for leaf in leaves(result)]
+def _wait_for_futures(result: Any) -> None:
+    for leaf in leaves(result, most=sys.maxsize):
+        if isinstance(leaf, concurrent.futures.Future):
+            leaf.result()
 
 
 def _why(leaf: Any) -> str:
