@@ -112,3 +112,13 @@ def test_no_zero_width_and_the_same_seed_gives_the_same(ratio: float, spread: fl
 def test_what_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         pair(1.0, **options)
+
+
+def test_works_of_very_unlike_speed_keep_to_the_budget() -> None:
+    timer = FakeTimer(tick_s=10e-9, overhead_s=20e-9)
+    for a, b in ((0.2, 30e-9), (30e-9, 0.2)):
+        began_s = timer.now()
+        found = compare(FakeWork(a), FakeWork(b), timer=timer, max_time_s=2.0, max_warmup_s=1.0)
+        assert timer.now() - began_s < 30.0
+        assert found.ratio == pytest.approx(b / a, rel=0.01)
+        assert found.verdict == ("slower" if b > a else "faster")

@@ -26,6 +26,7 @@ from .works import BY_DEVICE, Timed, as_timed
 
 SPAN_S = 100e-6  # least span of an arm: the first runs after a change of arms find the other's caches and predictors
 FIRST_BLOCKS = 30
+UNLIKE = 64  # batches further apart than this are no longer made one
 OF_BOTH = ("not-steady", "throttled", "changes-inputs", "prints", "side-stream")  # flags of an arm that hold for both
 
 
@@ -124,8 +125,7 @@ def compare(
     rng = np.random.default_rng(rules.seed)
     arms = [Run(work, rules, baseline, rng, SPAN_S) for work in (a, b)]
     prepare(arms)
-    for arm in arms:
-        arm.batch = max(other.batch for other in arms)
+    _share_batch(arms)
     pairs = _Pairs(arms, margin, blocks)
     while pairs.stop_reason is None:
         pairs.run_block()
@@ -152,6 +152,15 @@ def _reads(clock: Timer) -> tuple[object, ...]:
     return clock.name, *(getattr(clock, name, None) for name in ("device", "stream", "cache"))
 
 
+def _share_batch(arms: list[Run]) -> None:
+    """The longer batch for both, so that overhead and tick weigh alike; very unlike works keep each its own, for the
+    slower one would take for ever with the other's."""
+    longest = max(arm.batch for arm in arms)
+    if longest <= UNLIKE * min(arm.batch for arm in arms):
+        for arm in arms:
+            arm.batch = longest
+
+
 class _Pairs:
     """The blocks of one comparison."""
 
@@ -165,16 +174,17 @@ class _Pairs:
         self.stop_reason: str | None = None
 
     def run_block(self) -> None:
-        """Four spans of the same count; then, where it is time for it, the question whether to stop."""
-        counts = self.arms[0].draw(1)
+        """Four spans, those of an arm of one count; then, where it is time for it, the question whether to stop."""
+        drawn = self.arms[0].draw(1)
+        counts = [np.maximum(1, drawn * arm.batch // self.arms[0].batch) for arm in self.arms]
         order = (0, 1, 1, 0) if self.rng.random() < 0.5 else (1, 0, 0, 1)
         logs = [0.0, 0.0]
         for which in order:
-            spans = self.arms[which].time(counts)
-            self.arms[which].keep(counts, spans)
+            spans = self.arms[which].time(counts[which])
+            self.arms[which].keep(counts[which], spans)
             net_s = float(spans[0]) - self.baseline.location.estimate
             self.resolved = self.resolved and net_s > 0
-            logs[which] += math.log(max(net_s, self.baseline.tick_s / 2, 1e-12)) / 2
+            logs[which] += math.log(max(net_s, self.baseline.tick_s / 2, 1e-12) / counts[which][0]) / 2
         self.differences.append(logs[1] - logs[0])
         self.stop_reason = self._reason()
 

@@ -23,7 +23,7 @@ from emulator.ptx_machine import Machine
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BUILD = Path(os.environ.get("GPUMICRO_EMULATOR_BUILD") or ROOT / "build" / "emulator")
-TIMEOUT_S = 600.0
+TIMEOUT_S = 1800.0  # on a crowded machine
 
 
 def cuda_home() -> Path | None:
