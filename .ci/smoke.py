@@ -59,5 +59,5 @@ def cuda13() -> None:
 
 if __name__ == "__main__":
     extra = sys.argv[1]
-    {"cupy": cupy, "numba": numba, "cuda13": cuda13}[extra]()
+    {"cupy-cuda13": cupy, "numba": numba, "cuda13": cuda13}[extra]()
     print(f"{extra} on Python {sys.version.split()[0]}: good")  # noqa: T201
