@@ -65,7 +65,8 @@ def _hash(rank: int) -> npt.NDArray[np.uint64]:
     x = x * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.bitwise_xor(x, x >> np.uint64(31), dtype=np.uint64)
+    mixed: npt.NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+    return mixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from .sizes import Sweep
 _RECORD_BYTES = 2048
 _SHARE_OF_MEMORY = 0.8
 _BUFFERS = 4  # sent, received, and what MPI and the check may take beside them
+MOST_SAMPLES = 2000  # of a row: the file is rewritten with all of them after each
 ITERATIONS = 20  # of the row of runs that nccl-tests times
 
 
@@ -44,7 +45,7 @@ class Settings:
         """How carefully each row is measured: a span is one run, and its first seconds are not believed."""
         return Policy(
             target=self.target, max_time_s=self.max_time_s, max_warmup_s=self.max_time_s / 2, batch=1,
-            min_samples=self.iters, max_samples=self.iters or 5000,
+            min_samples=self.iters, max_samples=self.iters or MOST_SAMPLES,
         )  # fmt: skip
 
 
