@@ -106,6 +106,8 @@ def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> No
     op = head[3] if "redop" in names and not blank else None
     for in_place, part in ((False, values[:width]), (True, values[width:])):
         columns = dict(zip(names[first : first + width], part, strict=True))
+        if "N/A" in (columns.get("time"), columns.get("cputime")):  # a collective without this form
+            continue
         _add(
             source, found, run, size=size, word=word, op=op, in_place=in_place, line=number,
             us=columns.get("time", columns.get("cputime")), algbw=columns.get("algbw"), busbw=columns.get("busbw"),
@@ -204,9 +206,9 @@ def _check(source: Source, wrong: Any, line: int | None) -> tuple[Record | None,
 def _bandwidth(
     source: Source, key: str, text: Any, line: int | None, decimals: int, alone: bool = False
 ) -> Record:  # fmt: skip
-    value = source.number(text, key.partition("_")[0], line) * 1e9
     if alone:
         return or_why(key, None, "one rank: there is no bus")
+    value = source.number(text, key.partition("_")[0], line) * 1e9
     return or_why(key, stated(value) if value else None, LEAST_PRINTED.replace("two", str(decimals)))
 
 

@@ -1,0 +1,126 @@
+"""`gpumicro collectives`: the table of nccl-tests, here between MPI ranks on CPUs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..errors import BackendUnavailable, UsageError
+
+
+def _settings(names: tuple[str, ...], wished: dict[str, Any]) -> Any:
+    from ..collectives.operations import COLLECTIVES, collective, element, reduction
+    from ..collectives.settings import Settings
+    from ..collectives.sizes import Sweep, parse_size
+
+    chosen = COLLECTIVES if "all" in names else names or ("all_reduce",)
+    step, iters = wished["step"], wished["iters"]
+    if iters is not None and iters < 2:
+        raise UsageError(f"--iters must be at least 2, not {iters}: one sample has no interval")
+    settings = Settings(
+        collectives=tuple(dict.fromkeys(collective(name).name for name in chosen)),
+        sweep=Sweep(
+            parse_size(wished["begin"]), parse_size(wished["end"]), wished["factor"],
+            None if step is None else parse_size(step),
+        ),
+        dtype=element(wished["dtype"]), op=reduction(wished["op"]), root=wished["root"],
+        places={"both": (False, True), "in": (True,), "out": (False,)}[wished["place"]],
+        iters=iters, max_time_s=wished["max_time"], target=wished["target"],
+    )  # fmt: skip
+    settings.policy()  # what cannot be had is said before any rank is started
+    return settings
+
+
+def _arguments(names: tuple[str, ...], wished: dict[str, Any], ranks: int) -> list[str]:
+    """The same command for each rank that mpirun starts."""
+    flags = {
+        "begin": "-b", "end": "-e", "factor": "-f", "step": "-i", "dtype": "--dtype", "op": "--op", "root": "--root",
+        "place": "--place", "iters": "--iters", "max_time": "--max-time", "target": "--target", "timeout": "--timeout",
+        "format": "--format", "output": "-o",
+    }  # fmt: skip
+    given = [part for key, flag in flags.items() if wished[key] is not None for part in (flag, str(wished[key]))]
+    return ["collectives", *names, "--device", "cpu", "--expect-ranks", str(ranks), *given]
+
+
+def _check(wished: dict[str, Any], device: str) -> None:
+    from ..collectives.table import FORMATS
+    from ..errors import unknown
+    from ..result import check_outputs
+
+    if device != "cpu":
+        raise BackendUnavailable(
+            f"--device {device}: collectives between GPUs (NCCL) are not in this version", "Take --device cpu"
+        )
+    if wished["format"] not in FORMATS:
+        raise UsageError(unknown("format", wished["format"], FORMATS))
+    if not 0 < wished["timeout"] < float("inf"):
+        raise UsageError(f"--timeout must be a positive number of seconds, not {wished['timeout']:g}")
+    if wished["output"] is not None:
+        check_outputs([wished["output"]])
+
+
+def _line(output: str | None) -> Any:
+    """Where the table goes: stdout, or stderr where the result takes that."""
+    stream = sys.stderr if output == "-" else sys.stdout
+
+    def write(line: str) -> None:
+        stream.write(f"{line}\n")
+        stream.flush()
+
+    return write
+
+
+@click.command("collectives", short_help="Time collectives between ranks, as nccl-tests does.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-b", "begin", default="8", show_default=True, metavar="SIZE", help="The first size; K, M, G are 1024s.")
+@click.option("-e", "end", default="64M", show_default=True, metavar="SIZE", help="The last size.")
+@click.option("-f", "factor", type=float, default=2.0, show_default=True, help="From each size to the next.")
+@click.option("-i", "step", metavar="SIZE", help="Bytes from each size to the next, instead of -f.")
+@click.option("--dtype", "-d", default="float32", show_default=True, metavar="NAME", help="float64, int8, int32 ...")
+@click.option("--op", default="sum", show_default=True, metavar="NAME", help="sum, prod, min or max.")
+@click.option("--root", type=int, default=0, show_default=True, help="Of broadcast, reduce, scatter and gather.")
+@click.option("--place", type=click.Choice(["both", "in", "out"]), default="both", show_default=True,
+              help="In place, out of place.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, metavar="cpu", help="Only cpu in this version.")
+@click.option("--ranks", type=int, metavar="N", help="Start N ranks with mpirun, where no launcher did.")
+@click.option("--expect-ranks", type=int, metavar="N", help="Fail where there are more or fewer.")
+@click.option("--iters", type=int, metavar="N", help="Samples of each row. [default: by --target]")
+@click.option("--target", type=float, default=0.02, show_default=True, help="Stop a row at this half-width.")
+@click.option("--max-time", type=float, default=1.0, show_default=True, metavar="SECONDS", help="Of sampling a row.")
+@click.option("--timeout", type=float, default=120.0, show_default=True, metavar="SECONDS",
+              help="End all ranks after so long without progress.")  # fmt: skip
+@click.option("--format", default="table", show_default=True, metavar="NAME", help="table or nccl-tests.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is stdout.")
+def command(names: tuple[str, ...], **wished: Any) -> int:
+    """Time collectives between ranks: time, algbw, busbw and wrong elements by size.
+
+    NAME: all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, scatter, gather,
+    barrier, or all.
+
+    \b
+    mpirun -n 4 python -m gpumicro collectives --device cpu -b 8 -e 64M -f 2
+    gpumicro collectives all_gather alltoall --device cpu --ranks 2 -o r.json
+    """
+    return run(names, **wished)
+
+
+def run(
+    names: tuple[str, ...], device: str, ranks: int | None, expect_ranks: int | None, **wished: Any
+) -> int:  # fmt: skip
+    """Start the ranks, or be one of them; the exit code."""
+    from ..collectives import launch
+
+    _check(wished, device)
+    settings = _settings(names, wished)
+    launch.refuse_torchrun()
+    if ranks is not None and not launch.launched():
+        return launch.start(ranks, _arguments(names, wished, ranks))
+    from ..collectives import job, mpi
+
+    output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
+    return job.run(
+        mpi.connect(wished["timeout"]), settings, output, expect=ranks if expect_ranks is None else expect_ranks,
+        timeout_s=wished["timeout"],
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Ranks by MPI, through mpi4py. The only file that imports it; it does so when asked for."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..errors import BackendUnavailable
+from .ranks import Case, Ints
+
+CURE = "Install both with: pip install '.[mpi]' mpich"
+_TAG = 7
+
+
+def connect(timeout_s: float) -> MpiRanks:
+    """All ranks that the launcher started; one where there was none. BackendUnavailable says what is missing.
+
+    MPI may wait for ranks that never come, and holds Python's lock meanwhile: after `timeout_s` this process ends, with
+    a traceback to here.
+    """
+    faulthandler.dump_traceback_later(timeout_s, exit=True)
+    try:
+        mpi = import_module("mpi4py.MPI")
+    except ImportError as error:
+        raise BackendUnavailable(f"ranks on CPUs talk through mpi4py, which is not here ({error})", CURE) from None
+    except RuntimeError as error:  # mpi4py's wheel found no library that it could load
+        first = str(error).splitlines()[0] if str(error) else "no reason given"
+        raise BackendUnavailable(f"mpi4py is here, but no MPI library ({first})", CURE) from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    return MpiRanks(mpi, mpi.COMM_WORLD)
+
+
+class MpiRanks:
+    """A communicator of MPI. See `ranks.Ranks`."""
+
+    def __init__(self, mpi: Any, comm: Any) -> None:
+        self._mpi, self._comm = mpi, comm
+        self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
+        self.library = _short(mpi.Get_library_version())
+        self.barrier = comm.Barrier
+        self.clock_ns = time.perf_counter_ns
+
+    def tell(self, words: Ints) -> None:
+        """Overwrite `words` with those of rank 0."""
+        self._comm.Bcast(words, 0)
+
+    def greatest(self, values: Ints) -> Ints:
+        """Element by element the greatest, on rank 0."""
+        found = np.empty_like(values)
+        self._comm.Reduce(values, found, self._mpi.MAX, 0)
+        return found
+
+    def total(self, values: Ints) -> Ints:
+        """Element by element the sum, on rank 0."""
+        found = np.empty_like(values)
+        self._comm.Reduce(values, found, self._mpi.SUM, 0)
+        return found
+
+    def exchange(self, record: bytes) -> list[bytes]:
+        """Every rank's record."""
+        found = np.empty((self.size, len(record)), dtype=np.uint8)
+        self._comm.Allgather(np.frombuffer(record, dtype=np.uint8), found)
+        return [one.tobytes() for one in found]
+
+    def alone(self) -> MpiRanks:
+        """This rank by itself."""
+        return MpiRanks(self._mpi, self._mpi.COMM_SELF)
+
+    def abort(self, code: int) -> None:
+        """End all ranks."""
+        try:
+            self._mpi.COMM_WORLD.Abort(code)
+        finally:
+            os._exit(code)  # an MPI that gave no thread may refuse: this rank ends, and the launcher the others
+
+    def bind(self, case: Case, send: Any, receive: Any) -> Callable[[], object]:
+        """One run of the case. In place: all data are in `receive`."""
+        return _Bound(self._mpi, self._comm, case, send, receive).call()
+
+
+class _Bound:
+    """The arguments of one call, made once: what mpi4py would find out again in every call is not timed.
+
+    mpi4py's counts are those of one rank's block, as MPI's are, also where the buffer holds the blocks of all.
+    """
+
+    def __init__(self, mpi: Any, comm: Any, case: Case, send: Any, receive: Any) -> None:
+        self.comm, self.case, self.mpi = comm, case, mpi
+        self.kind = getattr(mpi, {"float32": "FLOAT", "float64": "DOUBLE"}.get(case.dtype, f"{case.dtype.upper()}_T"))
+        self.op = getattr(mpi, case.op.upper())
+        self.size, self.rank = comm.Get_size(), comm.Get_rank()
+        self.at_root = self.rank == case.root
+        self.send, self.receive = send, receive
+
+    def call(self) -> Callable[[], object]:
+        """The call without arguments."""
+        made: Callable[[], object] = getattr(self, f"_{self.case.kind.name}")()
+        return made
+
+    def _sent(self, count: int) -> Any:
+        """The data to be sent: in place they lie in the buffer of the result."""
+        return [self.receive if self.case.in_place else self.send, count, self.kind]
+
+    def _got(self, count: int) -> Any:
+        return [self.receive, count, self.kind]
+
+    def _given(self, count: int) -> Any:
+        return self.mpi.IN_PLACE if self.case.in_place else self._sent(count)
+
+    def _all_reduce(self) -> Callable[[], object]:
+        share, call, op = self.case.counts.share, self.comm.Allreduce, self.op
+        given, got = self._given(share), self._got(share)
+        return lambda: call(given, got, op)
+
+    def _all_gather(self) -> Callable[[], object]:
+        share, call = self.case.counts.share, self.comm.Allgather
+        given, got = self._given(share), self._got(share)
+        return lambda: call(given, got)
+
+    def _reduce_scatter(self) -> Callable[[], object]:
+        share, call, op = self.case.counts.share, self.comm.Reduce_scatter_block, self.op
+        given, got = self._given(share), self._got(share)
+        return lambda: call(given, got, op)
+
+    def _broadcast(self) -> Callable[[], object]:
+        call, got, root = self.comm.Bcast, self._got(self.case.counts.share), self.case.root
+        return lambda: call(got, root)
+
+    def _reduce(self) -> Callable[[], object]:
+        share, call, op, root = self.case.counts.share, self.comm.Reduce, self.op, self.case.root
+        given = self._given(share) if self.at_root else self._sent(share)
+        got = self._got(share) if self.at_root else None
+        return lambda: call(given, got, op, root)
+
+    def _alltoall(self) -> Callable[[], object]:
+        share, call = self.case.counts.share, self.comm.Alltoall
+        given, got = self._given(share), self._got(share)
+        return lambda: call(given, got)
+
+    def _sendrecv(self) -> Callable[[], object]:
+        share = self.case.counts.share
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        if self.case.in_place:
+            replace, both = self.comm.Sendrecv_replace, self._got(share)
+            return lambda: replace(both, after, _TAG, before, _TAG)
+        call, given, got = self.comm.Sendrecv, self._sent(share), self._got(share)
+        return lambda: call(given, after, _TAG, got, before, _TAG)
+
+    def _scatter(self) -> Callable[[], object]:
+        share, call, root = self.case.counts.share, self.comm.Scatter, self.case.root
+        given = self._sent(share) if self.at_root else None
+        got = self.mpi.IN_PLACE if self.at_root and self.case.in_place else self._got(share)
+        return lambda: call(given, got, root)
+
+    def _gather(self) -> Callable[[], object]:
+        share, call, root = self.case.counts.share, self.comm.Gather, self.case.root
+        given = self._given(share) if self.at_root else self._sent(share)
+        got = self._got(share) if self.at_root else None
+        return lambda: call(given, got, root)
+
+    def _barrier(self) -> Callable[[], object]:
+        call: Callable[[], object] = self.comm.Barrier
+        return call
+
+
+def _short(version: str) -> str:
+    """ "Open MPI v5.0.11" or "MPICH Version: 5.0.2" of what the library says at length."""
+    first = (
+        version.replace("Version: ", "").replace("\0", "").strip().splitlines()[0] if version.strip() else "unknown MPI"
+    )
+    return " ".join(first.split(",")[0].split())

@@ -1,0 +1,123 @@
+"""Rows as entries of a result file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..result import document, rate, to_plain
+from .operations import BARRIER
+from .ranks import Case, Ranks
+from .run import Row
+from .settings import Peer, Settings
+
+Record = dict[str, Any]
+
+ALONE = "one rank: there is no bus"
+NO_DATA = "a barrier moves no data"
+
+
+def record(row: Row, ranks: int, library: str, hosts: int) -> Record:
+    """One measurement: rates from the time of the longest rank; busbw null at one rank."""
+    case, timed = row.case, row.measurement.to_json()
+    failed = f"{row.wrong} elements were wrong" if row.wrong else None
+    reduces = case.kind.reduces
+    found: Record = {
+        "id": identity(case, ranks), "status": "failed" if failed else "ok", "kernel": f"mpi.{case.kind.name}",
+        "family": "collective", "variant": case.place, "dtype": case.dtype,
+        **_or_why("level", None, "between ranks: shared memory or a network, as MPI chose"),
+        "device": f"ranks:{ranks}", "backend": "mpi", "threads": 1, "problem": {"size_bytes": case.size_bytes},
+        "bytes_moved": 0, "traffic": "none", "flops": 0,
+        **_or_why("intensity_flop_per_byte", None, "what goes over the wire depends on MPI's algorithm"),
+        "timing": timed["timing"], "time_s": timed["time_s"],
+        **_or_why("bandwidth_bytes_per_s", None, "see algbw_bytes_per_s and busbw_bytes_per_s"),
+        **_or_why("flop_per_s", None, "no arithmetic is counted"),
+        "collective": case.kind.name, "ranks": ranks, "hosts": hosts,
+        **_or_why("op", case.op if reduces else None, "the collective reduces nothing"), "in_place": case.in_place,
+        **_or_why("root", case.root if case.kind.rooted else None, "the collective has no root"),
+        "size_bytes": case.size_bytes, "count": case.counts.shown,
+        **bandwidths(case, timed["time_s"], ranks),
+        **_checked(row),
+        "time_max_rank_s": row.measurement.estimate_s, "time_mean_rank_s": row.mean_rank_s,
+        **_or_why("skew_s", row.skew_s if hosts == 1 else None, "the clocks of different hosts are not compared"),
+        "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
+        **_or_why("call_overhead_s", _interval(row.call_s), "not measured"),
+        **_or_why("transport", None, f"{library} does not say what it moved the data by"),
+        "facts": {"library": library, "call": case.kind.mpi, "loop": "mpi4py, from Python"},
+    }  # fmt: skip
+    if failed:
+        found["error"] = failed
+    plain = to_plain(found)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def identity(case: Case, ranks: int) -> str:
+    """What a comparison pairs rows by."""
+    sizes = [f"size_bytes={case.size_bytes}", f"dtype={case.dtype}"]
+    sizes += [f"op={case.op}"] if case.kind.reduces else []
+    sizes += [f"root={case.root}"] if case.kind.rooted and case.root else []
+    return f"mpi.{case.kind.name}[{','.join(sizes)}]@ranks:{ranks}/mpi/variant={case.place}"
+
+
+def bandwidths(case: Case, time_s: Mapping[str, Any], ranks: int) -> Record:
+    """algbw = size over time, busbw = that times the collective's factor."""
+    if case.kind.name == BARRIER:
+        return _or_why("algbw_bytes_per_s", None, NO_DATA) | _or_why("busbw_bytes_per_s", None, NO_DATA)
+    factor = case.kind.factor(ranks)
+    bus = None if factor is None else rate(case.size_bytes * factor, time_s)
+    return {"algbw_bytes_per_s": rate(case.size_bytes, time_s)} | _or_why("busbw_bytes_per_s", bus, ALONE)
+
+
+def _checked(row: Row) -> Record:
+    if row.case.kind.name == BARRIER:
+        return _or_why("wrong", None, NO_DATA) | _or_why("check", None, NO_DATA)
+    check = {"passed": not row.wrong, "worst": float(row.wrong), "bound": 0.0, "reference": "exact: wrong elements"}
+    return {"wrong": row.wrong, "check": check}
+
+
+def _interval(call_s: tuple[float, float, float] | None) -> Record | None:
+    return None if call_s is None else {"estimate": call_s[0], "ci95": [call_s[1], call_s[2]]}
+
+
+def _or_why(key: str, value: Any, why: str) -> Record:
+    return {key: value} if value is not None else {key: None, f"{key}_why": why}
+
+
+class Results:
+    """The rows so far, and the document that they make."""
+
+    def __init__(self, ranks: Ranks, peers: Sequence[Peer], settings: Settings, notes: Sequence[str]) -> None:
+        self.size, self.library, self.settings = ranks.size, ranks.library, settings
+        self.hosts = len({peer.host for peer in peers})
+        self.rows: list[Row] = []
+        self.notes = list(notes)
+        self._environment: Record | None = None
+
+    @property
+    def where(self) -> str:
+        """ "4 ranks on 2 hosts, MPICH 5.0.2"."""
+        ranks = f"{self.size} rank{'s' * (self.size > 1)} on {self.hosts} host{'s' * (self.hosts > 1)}"
+        return f"{ranks}, {self.library}"
+
+    def document(self, *, interrupted: bool) -> Record:
+        """The whole result so far."""
+        from ..environment import collect
+
+        self._environment = self._environment or collect()
+        wished = {
+            "collectives": self.settings.collectives, "dtype": self.settings.dtype, "op": self.settings.op,
+            "target": self.settings.target, "max_time_s": self.settings.max_time_s,
+            **_or_why("iters", self.settings.iters, "samples are taken until the interval is narrow"),
+        }  # fmt: skip
+        return document(
+            argv=sys.argv[1:],
+            devices=[{"id": f"ranks:{self.size}", "kind": "group", "name": self.where}],
+            measurements=[record(row, self.size, self.library, self.hosts) for row in self.rows],
+            notes=self.notes,
+            settings=wished,
+            environment=self._environment,
+            interrupted=interrupted,
+            emulated=False,
+        )

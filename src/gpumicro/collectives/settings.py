@@ -1,0 +1,139 @@
+"""What is to be run, the same on every rank; and the rows that follow from it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from .. import __version__
+from ..errors import UsageError
+from ..limits import memory_available
+from ..measurement import Policy
+from ..units import format_size
+from .operations import BARRIER, Counts, collective
+from .patterns import check_exact
+from .ranks import Case, Ranks
+from .sizes import Sweep
+
+_RECORD_BYTES = 2048
+_SHARE_OF_MEMORY = 0.8
+_BUFFERS = 4  # sent, received, and what MPI and the check may take beside them
+MOST_SAMPLES = 2000  # of a row: the file is rewritten with all of them after each
+ITERATIONS = 20  # of the row of runs that nccl-tests times
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The user's wishes. `iters`: so many samples, None to stop by the interval."""
+
+    collectives: tuple[str, ...]
+    sweep: Sweep
+    dtype: str = "float32"
+    op: str = "sum"
+    root: int = 0
+    places: tuple[bool, ...] = (False, True)
+    iters: int | None = None
+    max_time_s: float = 1.0
+    target: float = 0.02
+
+    def policy(self) -> Policy:
+        """How carefully each row is measured: a span is one run, and its first seconds are not believed."""
+        return Policy(
+            target=self.target, max_time_s=self.max_time_s, max_warmup_s=self.max_time_s / 2, batch=1,
+            min_samples=self.iters, max_samples=self.iters or MOST_SAMPLES,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What a rank said of itself at the start."""
+
+    host: str
+    version: str
+    numpy: str
+    settings: str
+    memory_bytes: int | None
+
+
+def meet(ranks: Ranks, settings: Settings, expect: int | None) -> list[Peer]:
+    """All ranks by their numbers. UsageError, on every rank, where they are not of one mind or not as many as said."""
+    if expect is not None and expect != ranks.size:
+        cure = ": each process is alone, so this launcher is of another MPI than mpi4py's" if ranks.size == 1 else ""
+        raise UsageError(f"{expect} ranks were expected and {ranks.size} came{cure}")
+    wishes = json.dumps(asdict(settings), sort_keys=True)
+    mine = Peer(socket.gethostname()[:255], __version__, np.__version__, wishes, memory_available())
+    record = json.dumps(asdict(mine)).encode()
+    if len(record) > _RECORD_BYTES:
+        raise UsageError("the settings are too long to be compared between the ranks")
+    peers = [Peer(**json.loads(one.rstrip())) for one in ranks.exchange(record.ljust(_RECORD_BYTES))]
+    check_alike(peers)
+    if not 0 <= settings.root < ranks.size:
+        raise UsageError(f"--root is {settings.root}, and the ranks are 0 to {ranks.size - 1}")
+    if any(collective(name).reduces for name in settings.collectives):
+        check_exact(settings.op, settings.dtype, ranks.size)
+    return peers
+
+
+def check_alike(peers: Sequence[Peer]) -> None:
+    """UsageError naming the first rank that differs from rank 0, its host, and in what."""
+    for rank, peer in enumerate(peers):
+        for what in ("version", "numpy", "settings"):
+            ours, theirs = getattr(peers[0], what), getattr(peer, what)
+            if ours != theirs:
+                raise UsageError(
+                    f"rank {rank} on {peer.host} differs from rank 0 on {peers[0].host} in "
+                    f"{_difference(what, ours, theirs)}; start all ranks with one command in one environment"
+                )
+
+
+def _difference(what: str, ours: str, theirs: str) -> str:
+    if what != "settings":
+        return f"the version of {'gpumicro' if what == 'version' else what}: {theirs}, not {ours}"
+    first, other = json.loads(ours), json.loads(theirs)
+    differing = [f"{key}: {other[key]}, not {first[key]}" for key in first if first[key] != other.get(key)]
+    return "; ".join(differing)
+
+
+def most_bytes(peers: Sequence[Peer]) -> int | None:
+    """The largest buffer that every rank can have; None where no host tells what memory it has."""
+    on_host = Counter(peer.host for peer in peers)
+    rooms = [p.memory_bytes / on_host[p.host] for p in peers if p.memory_bytes is not None]
+    return int(min(rooms) * _SHARE_OF_MEMORY / _BUFFERS) if rooms else None
+
+
+def cases(settings: Settings, ranks: int, most: int | None) -> tuple[list[Case], list[str]]:
+    """(rows, remarks): sizes rounded, those that round to nothing or to one before left out, and those above `most`."""
+    found: list[Case] = []
+    remarks: list[str] = []
+    itemsize = np.dtype(settings.dtype).itemsize
+    for name in settings.collectives:
+        kind = collective(name)
+        places = [place for place in kind.places if place in settings.places]
+        if not places and name != BARRIER:
+            remarks.append(f"{name} is left out: {kind.mpi} has no form that is not in place")
+            continue
+        if name == BARRIER:
+            found.append(Case(kind, Counts(0, 0, 0), settings.dtype, settings.op, settings.root, False))
+            continue
+        counts = {size: kind.counts(size, itemsize, ranks) for size in settings.sweep.sizes()}
+        empty = [size for size, one in counts.items() if not one.shown]
+        large = [size for size, one in counts.items() if most is not None and one.shown * itemsize > most]
+        if empty:
+            remarks.append(f"{name}: sizes up to {format_size(max(empty))} round to nothing and are left out")
+        if large:
+            remarks.append(
+                f"{name}: sizes from {format_size(min(large))} are left out: {format_size(most or 0)} is the most that "
+                "the memory of every rank allows"
+            )
+        kept = dict.fromkeys(one for size, one in counts.items() if size not in {*empty, *large})
+        found += [
+            Case(kind, one, settings.dtype, settings.op, settings.root, place) for one in kept for place in places
+        ]
+    if not found:
+        raise UsageError("nothing is left to run: " + "; ".join(remarks))
+    return found, remarks
