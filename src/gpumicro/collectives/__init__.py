@@ -1,0 +1,1 @@
+"""Collectives over ranks: their sweeps of sizes, and what a sweep means."""
