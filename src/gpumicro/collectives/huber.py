@@ -17,7 +17,7 @@ TUNING = 1.345  # Huber's: 95% of least squares' efficiency where the noise is n
 MAD_TO_SD = 1.4826
 _LEAST_SCALE = 1e-9  # of the time: a made-up sweep may have no noise at all
 _MOST_STEPS = 60
-_CONVERGED = 1e-10
+_CONVERGED = 1e-8
 
 
 def solve(sizes: FloatArray, times: FloatArray, masks: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:

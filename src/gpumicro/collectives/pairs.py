@@ -19,6 +19,7 @@ from .huber import MAD_TO_SD
 LEAST_NODES = 4  # below, there is no majority that could be called healthy
 FALSE_ALARM = 0.02  # of a whole search on a healthy cluster, by the thresholds; docs state what came out
 LEAST_EXCESS = 0.10  # slower than the typical pair by less is not called slow, however sure it is
+FAR = 6.0  # robust standard deviations above the shortest interval: no healthy pair lies there
 LEAST_SPREAD = 0.005  # of the times: a spread below is a rounded log's, not a cluster's
 
 Pair = tuple[str, str]
@@ -79,8 +80,7 @@ def find_stragglers(times: Iterable[PairTime]) -> Search:
     nodes = sorted({name for pair in logs for name in pair})
     if len(nodes) < LEAST_NODES:
         raise UsageError(f"{len(nodes)} nodes: a straggler shows against {LEAST_NODES} or more")
-    typical = median(logs.values())
-    spread = max(MAD_TO_SD * median(abs(value - typical) for value in logs.values()), LEAST_SPREAD)
+    typical, spread = _typical(sorted(logs.values()))
     over = {pair: value - typical for pair, value in logs.items()}
     limit = max(_threshold(len(logs)) * spread, math.log1p(LEAST_EXCESS))
     slow_pairs = {pair for pair, value in over.items() if value > limit}
@@ -131,7 +131,7 @@ def pair_times(docs: Iterable[Mapping[str, Any]], size_bytes: int | None = None)
     return [PairTime(a, b, time) for (a, b), sizes in found.items() for time in sizes[wanted]]
 
 
-# -- shared --------------------------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------------------------
 
 
 def _pair_of(item: Mapping[str, Any]) -> Pair:
@@ -157,6 +157,20 @@ def _logs(times: Iterable[PairTime]) -> dict[Pair, float]:
     return {pair: math.log(median(values)) for pair, values in groups.items()}
 
 
+def _typical(ordered: Sequence[float]) -> tuple[float, float]:
+    """Median and robust standard deviation of the pairs that are not slow: nearly half of them may be.
+
+    The shortest interval that holds half of the pairs lies among the healthy ones; what is far above it is left out.
+    """
+    part = len(ordered) // 2 + 1
+    width, start = min((ordered[i + part - 1] - ordered[i], i) for i in range(len(ordered) - part + 1))
+    middle = median(ordered[start : start + part])
+    spread = max(width / (2 * normal_quantile(0.75)), LEAST_SPREAD)
+    near = [value for value in ordered if value <= middle + FAR * spread]
+    typical = median(near)
+    return typical, max(MAD_TO_SD * median(abs(value - typical) for value in near), LEAST_SPREAD)
+
+
 def _threshold(count: int) -> float:
     """Robust z that a healthy search of so many pairs exceeds anywhere in 2% of cases, were the noise normal.
 
@@ -165,9 +179,7 @@ def _threshold(count: int) -> float:
     return normal_quantile(1 - FALSE_ALARM / count) * (1 + 4 / count)
 
 
-def _nodes(
-    nodes: Sequence[str], over: Mapping[Pair, float], slow_pairs: set[Pair], spread: float
-) -> list[Slow]:
+def _nodes(nodes: Sequence[str], over: Mapping[Pair, float], slow_pairs: set[Pair], spread: float) -> list[Slow]:
     """Nodes that are slow with most partners, the worst first: their pairs no longer count against the partners."""
     slow: list[Slow] = []
     left = dict(over)

@@ -1,8 +1,8 @@
 """What a fitted sweep says of sizes and rank counts that were not measured: figures of a model, tagged as such.
 
-The formulas are those of alpha-beta models: Hockney (1994) for one message; Thakur, Rabenseifner and Gropp, "Optimization
-of Collective Communication Operations in MPICH" (2005), for ring, recursive doubling, binomial tree and Rabenseifner's;
-Sanders, Speck and Traff (2009) for the double binary tree. p ranks, n bytes, g ranks a node on m nodes.
+The formulas are those of alpha-beta models: Hockney (1994) for one message; Thakur, Rabenseifner and Gropp,
+"Optimization of Collective Communication Operations in MPICH" (2005), for ring, recursive doubling, binomial tree and
+Rabenseifner's; Sanders, Speck and Traff (2009) for the double binary tree. p ranks, n bytes, g ranks a node on m nodes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ ALGORITHMS: Mapping[str, Mapping[str, Algorithm]] = {
         ),
     },
     "alltoall": {"ring": Algorithm("(p-1) alpha + (p-1)/p n beta (pairwise)", lambda p: Terms(p - 1, (p - 1) / p))},
-    "sendrecv": {"ring": Algorithm("alpha + n beta", lambda p: Terms(1.0, 1.0))},
+    "sendrecv": {"ring": Algorithm("alpha + n beta", lambda _: Terms(1.0, 1.0))},
 }  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def gamma(reducing: Fit, moving: Fit) -> Interval:
     return Interval(value, value - half, value + half)
 
 
-# -- shared --------------------------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------------------------
 
 
 def _scaled(regime: Regime, a: float, b: float, size: float) -> Interval:

@@ -65,9 +65,9 @@ def sweeps_of(doc: Record) -> tuple[Sweep, ...]:
 
 
 def _key(item: Record) -> tuple[Any, ...]:
-    names = ("collective", "kernel", "dtype", "op", "ranks", "variant", "device", "backend", "transport", "algorithm")
+    names = ("collective", "kernel", "dtype", "op", "root", "ranks", "variant", "device", "backend", "transport")
     labels = tuple(sorted((item.get("labels") or {}).items()))
-    return (*(item.get(name) for name in names), labels)
+    return (*(item.get(name) for name in names), item.get("algorithm"), labels)
 
 
 def _sweep(items: Sequence[Record], several: bool) -> Sweep:
@@ -113,5 +113,3 @@ def _factor(items: Sequence[Record]) -> float | None:
         and _positive(item.get("busbw_bytes_per_s"))
     ]
     return max(stated)[1] if stated else None
-
-

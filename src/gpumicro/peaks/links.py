@@ -1,4 +1,4 @@
-"""Spec rates of links between GPUs and between nodes, from links.toml: one direction, what a bus bandwidth compares with."""
+"""Spec rates of links between GPUs and nodes, from links.toml: one direction, what a bus bandwidth compares with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Link:
 def link_specs() -> tuple[Link, ...]:
     """Every link of links.toml."""
     path = files("gpumicro") / "peaks" / "links.toml"
-    return tuple(_link(entry) for entry in Reader(read_toml(Path(str(path)), "links.toml"), "links.toml").tables("link"))
+    return tuple(
+        _link(entry) for entry in Reader(read_toml(Path(str(path)), "links.toml"), "links.toml").tables("link")
+    )
 
 
 def _link(entry: Reader) -> Link:
