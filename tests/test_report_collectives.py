@@ -89,6 +89,8 @@ def test_a_link_that_cannot_reduce_gives_a_share() -> None:
     assert found[0] == "0.00%"
     assert found[-1] == "277%", "above the link: shown, not hidden"
     assert "PCIe 5 x16, 63.0 GB/s" in remarks(linked(document(), "pcie5"))
+    assert "above the link's spec" in remarks(linked(document(), "pcie5"))
+    assert "above the link's spec" not in remarks(linked(document(), "900GB/s"))
 
 
 @pytest.mark.parametrize("link", ["nvlink4", "ib-ndr"])

@@ -41,7 +41,7 @@ def collective_tables(doc: Doc) -> Iterator[Table]:
         why = share_refused(rows, link) if link else ""
         yield Table(
             f"collective-{index}", clean(sweep.name),  _ROWS, tuple(_row(item, link, why) for item in rows),
-            tuple(_row_remarks(rows, None if index else link, why)),
+            tuple(_row_remarks(rows, None if index else link, why, bool(link and not why and _above(rows, link)))),
         ).without_empty()  # fmt: skip
     yield _fits(sweeps)
 
@@ -79,6 +79,11 @@ def _share(item: Doc, link: Link) -> str:
     return fraction(figure["estimate"] / link.bytes_per_s) if figure and known else ""
 
 
+def _above(rows: Sequence[Doc], link: Link) -> bool:
+    figures = [row["busbw_bytes_per_s"] for row in rows if row["status"] == "ok" and row.get("busbw_bytes_per_s")]
+    return any((figure["estimate"] or 0) > link.bytes_per_s for figure in figures)
+
+
 def share_refused(rows: Sequence[Doc], link: Link) -> str:
     """Why busbw is no share of this link; empty where it is one.
 
@@ -105,11 +110,13 @@ def _algorithms(row: Doc) -> list[str]:
     ]
 
 
-def _row_remarks(rows: Sequence[Doc], link: Link | None, why: str) -> Iterator[str]:
+def _row_remarks(rows: Sequence[Doc], link: Link | None, why: str, above: bool) -> Iterator[str]:
     if link:
         yield f"Link: {clean(link.name)}, {quantity(link.bytes_per_s, 'B/s')} ({clean(link.note)})."
     if why:
         yield f"busbw is {why}."
+    if above:
+        yield "busbw above the link's spec: another link carried it, or a switch reduced on the way."
     if any(row.get("ranks") == 1 for row in rows):
         yield "One rank: nothing crosses a bus, so there is no busbw."
 
