@@ -188,3 +188,12 @@ def test_the_command_takes_a_link(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(report_command, [str(file), "--link", "nvlink9", "-o", str(tmp_path / "x.md")])
     assert isinstance(wrong.exception, UsageError)
     assert not (tmp_path / "x.md").exists()
+
+
+def test_a_barrier_has_a_time_and_nothing_to_fit() -> None:
+    nothing = {"algbw_bytes_per_s": None, "busbw_bytes_per_s": None, "wrong": None, "op": None}
+    doc = document([item(8, 5e-6) | nothing | {"size_bytes": 0, "collective": "barrier"}])
+    assert tables(doc)["collective-0"].rows == (("-", "5.00 us"),)
+    assert remarks(doc) == ""
+    assert plot.collectives_figure(doc) is None
+    plot.to_svg(doc)

@@ -172,7 +172,7 @@ def rate_of(regime: Regime) -> tuple[float | None, tuple[float, float] | None]:
 def fit_remarks(fitted: Fit) -> Iterator[str]:
     """What a reader must know of a fit before its figures."""
     name = clean(fitted.sweep.name)
-    if fitted.why:
+    if fitted.why and fitted.sweep.points:  # a barrier has no sizes
         yield f"{name}: nothing fitted: {fitted.why}."
     for low, high in fitted.kinks:
         yield (
