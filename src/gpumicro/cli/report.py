@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--plot", metavar="FILE", help="Also write the picture, .png or .svg.")
 @click.option("--md", metavar="FILE", help="Also write Markdown.")
 @click.option("--csv", metavar="FILE", help="Also write CSV.")
+@click.option("--link", metavar="NAME", help="Set busbw of collectives against this link: nvlink4, ib-ndr, 46GB/s, ...")
 def command(
     result: Path,
     formats: tuple[str, ...],
@@ -40,9 +41,11 @@ def command(
     plot: str | None,
     md: str | None,
     csv: str | None,
+    link: str | None,
 ) -> None:
     """Show RESULT.json, or write it as a report. - is stdin."""
     from .. import report
+    from ..peaks.links import find_link
     from ..result import check_outputs, read, replace_file
 
     if len(formats) > 1 and output:
@@ -58,7 +61,11 @@ def command(
     if output is not None and output != "-":
         targets.append((output, report.find_format(formats[0]) if formats else report.format_for(output)))
     check_outputs([path for path, _ in targets], source=str(result))
+    if link is not None:
+        find_link(link)
     doc = read(result)
+    if link is not None:
+        doc = {**doc, "settings": {**(doc.get("settings") or {}), "link": link}}
     for path, chosen in targets:
         replace_file(path, chosen.render(doc))
         click.echo(f"wrote {path}", err=True)

@@ -1,1 +1,1 @@
-"""Collectives between ranks: operations, sizes, the timed loop over MPI, and what it makes of a result."""
+"""Collectives between ranks: operations, sizes, the timed loop over MPI, sweeps of sizes and what a sweep means."""

@@ -102,14 +102,14 @@ def _row(source: Source, found: Parsed, run: _Run, line: str, number: int) -> No
     blank = "redop" in names and len(head) == first - 1 and all(re.fullmatch(r"-?\d+", text) for text in head[3:])
     if len(head) != first and not blank:
         raise source.ragged(len(fields), len(names), number)
-    size, word = source.count(head[0], "size", number), head[2]
+    size, count, word = source.count(head[0], "size", number), source.count(head[1], "count", number), head[2]
     op = head[3] if "redop" in names and not blank else None
     for in_place, part in ((False, values[:width]), (True, values[width:])):
         columns = dict(zip(names[first : first + width], part, strict=True))
         if "N/A" in (columns.get("time"), columns.get("cputime")):  # a collective without this form
             continue
         _add(
-            source, found, run, size=size, word=word, op=op, in_place=in_place, line=number,
+            source, found, run, size=size, count=count, word=word, op=op, in_place=in_place, line=number,
             us=columns.get("time", columns.get("cputime")), algbw=columns.get("algbw"), busbw=columns.get("busbw"),
             wrong=columns.get("#wrong"), decimals=2,
         )  # fmt: skip
@@ -132,14 +132,15 @@ def _read_json(source: Source, found: Parsed, doc: Record) -> None:
     for row in source.objects(doc, "results", "the file"):
         size = source.count(source.entry(row, "size", int, "a row"), "size")
         label = f"the row of {size} bytes"
+        count = None if row.get("count") is None else source.count(row["count"], "count")
         word = source.entry(row, "type", str, label)
         for key, in_place in (("out_of_place", False), ("in_place", True)):
             body = row.get(key)
             if body is None:
                 continue
             _add(
-                source, found, run, size=size, word=word, op=row.get("redop"), in_place=in_place, line=None,
-                us=body.get("time", body.get("cpu_time")) if isinstance(body, dict) else None,
+                source, found, run, size=size, count=count, word=word, op=row.get("redop"), in_place=in_place,
+                line=None, us=body.get("time", body.get("cpu_time")) if isinstance(body, dict) else None,
                 algbw=source.entry(body, "alg_bw", (int, float, str), label),
                 busbw=source.entry(body, "bus_bw", (int, float, str), label),
                 wrong="N/A" if body.get("nwrong") is None else body["nwrong"], decimals=6,
@@ -162,8 +163,8 @@ def _json_ranks(source: Source, config: Record) -> dict[int, str]:
 
 
 def _add(
-    source: Source, found: Parsed, run: _Run, *, size: int, word: str, op: object, in_place: bool, line: int | None,
-    us: Any, algbw: Any, busbw: Any, wrong: Any, decimals: int,
+    source: Source, found: Parsed, run: _Run, *, size: int, count: int | None, word: str, op: object, in_place: bool,
+    line: int | None, us: Any, algbw: Any, busbw: Any, wrong: Any, decimals: int,
 ) -> None:  # fmt: skip
     seconds = source.positive(us, "time", line) * 1e-6
     dtype = dtype_name(word)
@@ -187,6 +188,7 @@ def _add(
             **or_why("collective", run.collective, "the log does not name the test"),
             **or_why("ranks", ranks, "the log does not list every rank"),
             **or_why("op", op, "the collective reduces nothing"), in_place=in_place, size_bytes=size,
+            **or_why("count", count, "not in the file"),
             **_bandwidth(source, "algbw_bytes_per_s", algbw, line, decimals),
             **_bandwidth(source, "busbw_bytes_per_s", busbw, line, decimals, alone=ranks == 1),
             **or_why("wrong", wrong_count, "not checked row by row"),

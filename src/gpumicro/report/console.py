@@ -99,7 +99,8 @@ def rich_table(table: Table) -> RichTable:
     shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for i in beside:
         column = table.columns[i]
-        shown.add_column(column.name, justify="right" if column.right else "left", no_wrap=i > 0, overflow="fold")
+        right = column.right and (i > 0 or not under)  # second lines stand flush left
+        shown.add_column(column.name, justify="right" if right else "left", no_wrap=i > 0, overflow="fold")
     for row in table.rows:
         cells = [Text(row[i]) for i in beside]
         for i in under:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..model import flags_of
+from .collectives import csv_rows
 from .tables import Doc, achieved_of, clean, imported_from
 
 COLUMNS = (
@@ -121,6 +122,7 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
             "flags": " ".join(flags_of(item)),
             "measurement": item["id"],
         }
+    yield from map(dict, csv_rows(doc))
 
 
 def _shown(item: dict[str, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What other tools measured and the roofline does not show: collectives, messages, copies, storage, timed functions."""
+"""What other tools measured and neither roofline nor collectives show: messages, copies, storage, timed functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def imported_tables(doc: Doc) -> Iterator[Table]:
     """A table a kind, those that have rows."""
     items = [item for item in doc["measurements"] if item.get("imported") and item["status"] == "ok"]
     for key, title, families, columns, row in (
-        ("collectives", "Collectives and messages", ("collective", "network"), _MESSAGE, _message),
+        ("messages", "Messages", ("network",), _MESSAGE, _message),
         ("storage", "Storage", ("storage",), _STORAGE, _storage),
         ("timed", "Timed by other tools", ("kernel", "function"), _TIMED, _timed),
     ):
@@ -27,7 +27,7 @@ def _columns(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
 
 
-_MESSAGE = _columns("test", "on", ">size", "type", ">time", ">algbw", ">busbw", ">bandwidth", ">messages/s")
+_MESSAGE = _columns("test", ">size", "type", ">time", ">bandwidth", ">messages/s")
 _STORAGE = _columns("job", "/what", ">bandwidth", ">I/O a second", ">latency", ">99%")
 _TIMED = _columns("function", "on", ">time", ">95% interval", ">bandwidth", ">samples", "/flags")
 _PAIRS = _columns("test", ">figures", ">lowest", ">highest")
@@ -46,12 +46,10 @@ def _name(item: Doc) -> str:
 
 def _message(item: Doc) -> tuple[str, ...]:
     size = item.get("size_bytes")
-    ranks = f"{item['ranks']} ranks" if item.get("ranks") else ""
     rate = item.get("operations_per_s")
     return (
-        _name(item), ranks, "" if size is None else format_size(size), clean(item["dtype"] or ""),
-        _estimate(item, "time_s", "s"), _estimate(item, "algbw_bytes_per_s", "B/s"),
-        _estimate(item, "busbw_bytes_per_s", "B/s"), _estimate(item, "bandwidth_bytes_per_s", "B/s"),
+        _name(item), "" if size is None else format_size(size), clean(item["dtype"] or ""),
+        _estimate(item, "time_s", "s"), _estimate(item, "bandwidth_bytes_per_s", "B/s"),
         f"{rate['estimate']:,.0f}" if rate else "",
     )  # fmt: skip
 

@@ -69,7 +69,7 @@ def _list(lines: tuple[str, ...] | list[str]) -> Iterator[str]:
 
 
 def table_lines(table: Table) -> Iterator[str]:
-    yield from ("", f"## {table.title}", "")
+    yield from ("", f"## {escape(table.title)}", "")
     yield "| " + " | ".join(column.name for column in table.columns) + " |"
     yield "| " + " | ".join("---:" if column.right else "---" for column in table.columns) + " |"
     for row in table.rows:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from ..units import UNITS, parse
-from . import plot
+from . import busbw, plot
 from .gap import gaps
 from .tables import (
     Column,
@@ -36,6 +36,7 @@ from .tables import (
     quantity,
     remarks,
     shown_unit,
+    shows_roofline,
     threads_text,
     unmeasured,
     warnings,
@@ -78,8 +79,9 @@ def _script_json(value: Any) -> str:
 def _body(doc: Doc) -> Iterator[str]:
     for line in warnings(doc):
         yield f'<p class="alarm">{_E(line)}</p>'
-    if doc["ceilings"] or not doc.get("imported"):
+    if shows_roofline(doc):
         yield from _roofline(doc)
+    yield from _collectives(doc)
     made = list(all_tables(doc))
     yield from (_table(table) for table in made if table.key not in AFTER_THE_GAP)
     yield from _gap_section(doc)
@@ -99,6 +101,15 @@ def _roofline(doc: Doc) -> Iterator[str]:
         plot.roofline_figure(doc), "roofline", f"Roofline of {headline(doc)[0]}; the tables below hold the same figures"
     )
     yield '<p class="dim">Solid: measured; dashed: spec peak. Point at a line or a marker for its figures.</p>'
+
+
+def _collectives(doc: Doc) -> Iterator[str]:
+    picture = plot.collectives_figure(doc)
+    if picture is not None:
+        yield _figure(
+            picture, "collectives", "Bandwidth of the collectives by size; the tables below hold the same figures"
+        )
+        yield '<p class="dim">Points: measured; lines: fitted, a line a regime; dashed: spec rate of the link.</p>'
 
 
 def _section(title: str, lines: list[str]) -> Iterator[str]:
@@ -213,7 +224,7 @@ def _method_lines(doc: Doc) -> Iterator[str]:
 
 def tips(doc: Doc) -> Mapping[str, str]:
     """gid of a line or marker -> the lines of its hover text."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = dict(busbw.tips(doc))
     for index, ceiling in enumerate(doc["ceilings"]):
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
         name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_quantity, format_tick
+from .busbw import draw_busbw, drawn
 from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
-from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shown_unit, suspicious
+from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shown_unit, shows_roofline, suspicious
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +38,7 @@ _FLAGGED = "#b00020"
 _LABEL = {"fontsize": 7.5}
 _CLOSE = 1.3  # ratio of spec to achieved
 _ROOFLINE_HEIGHT = 6.4  # inches, of a figure 10 inches wide
+_COLLECTIVES_HEIGHT = 5.2
 _HIT_WIDTH = 9  # points: an invisible wide line under each roof that a pointer can find
 
 
@@ -310,8 +312,20 @@ def gap_figure(doc: Doc) -> Figure | None:
     return figure
 
 
+def collectives_figure(doc: Doc) -> Figure | None:
+    """Bandwidth over size of the document's collectives; None where there are none."""
+    if not drawn(doc):
+        return None
+    figure = _figure(10, _COLLECTIVES_HEIGHT)
+    draw_busbw(doc, figure.add_axes((0.115, 0.16, 0.87, 0.77)))
+    return figure
+
+
 def report_figure(doc: Doc) -> Figure:
-    """The roofline with the stairs below it: what PNG and SVG hold."""
+    """The roofline with the stairs below it, or the collectives where there is no roofline: what PNG and SVG hold."""
+    collectives = None if shows_roofline(doc) else collectives_figure(doc)
+    if collectives is not None:
+        return collectives
     heights = [0.55 + 0.52 * len(gap["steps"]) for gap in doc.get("gap") or []]
     total = _ROOFLINE_HEIGHT + sum(heights)
     figure = _figure(10, total)

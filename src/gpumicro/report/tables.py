@@ -386,8 +386,20 @@ def warnings(doc: Doc) -> list[str]:
 
 
 def document_title(doc: Doc) -> str:
-    """What a document shows: a roofline, but for imported results that give none."""
-    return "Roofline" if doc["ceilings"] or not doc.get("imported") else "Results"
+    """What a document shows: a roofline, collectives, or what another tool measured."""
+    if shows_roofline(doc):
+        return "Roofline"
+    return "Collectives" if has_collectives(doc) else "Results"
+
+
+def shows_roofline(doc: Doc) -> bool:
+    """A document without ceilings has none to show where it holds collectives or what another tool measured."""
+    return bool(doc["ceilings"]) or not (doc.get("imported") or has_collectives(doc))
+
+
+def has_collectives(doc: Doc) -> bool:
+    """Whether a collective was measured."""
+    return any(item["family"] == "collective" for item in doc["measurements"])
 
 
 def imported_from(doc: Doc) -> str:
@@ -443,10 +455,11 @@ def conditions(doc: Doc) -> list[str]:
 def all_tables(doc: Doc) -> Iterable[Table]:
     """The tables that have rows, in the order of a report."""
     from .bandwidth import bandwidth_tables
+    from .collectives import collective_tables
     from .imported import imported_tables
 
     made = (
         ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc),
-        rates_table(doc), *imported_tables(doc),
+        rates_table(doc), *collective_tables(doc), *imported_tables(doc),
     )  # fmt: skip
     return (table for table in (*made, sustained_table(doc)) if table.rows)

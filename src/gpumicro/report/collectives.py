@@ -1,0 +1,220 @@
+"""Collectives in a report: the rows of each sweep, what was fitted to them, and what busbw is a share of.
+
+Works on our own results and on imported ones (nccl-tests, OSU) alike. Under NVLS or SHARP the switch reduces, and less
+crosses a link than busbw's factor assumes: busbw is then never shown as a share of the link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..collectives.fit import Fit, Regime, fit
+from ..collectives.sweeps import Sweep, sweeps_of
+from ..model import flags_of
+from ..peaks.links import Link, find_link
+from ..units import format_count, format_size
+from .tables import Doc, Table, clean, columns_of, fraction, interval, quantity
+
+_IN_SWITCH = ("nvls", "collnet", "sharp")
+_POINT_TO_POINT = ("sendrecv", "send_recv", "alltoall", "all_to_all", "alltoallv", "gather", "scatter")
+_ROWS = columns_of(
+    ">size", ">count", ">time", "/95% interval", ">algbw", ">busbw", ">of link", ">avg", ">skew", ">wrong", "/flags"
+)  # fmt: skip
+_FITS = columns_of("sweep", "/sizes", ">alpha", "/alpha, 95%", ">1/beta", "/1/beta, 95%", ">busbw", ">n1/2", ">misfit")
+
+
+def link_of(doc: Doc) -> Link | None:
+    """The link that the document's busbw is set against: settings.link, a name of links.toml or a rate."""
+    name = (doc.get("settings") or {}).get("link")
+    return find_link(str(name)) if name else None
+
+
+def collective_tables(doc: Doc) -> Iterator[Table]:
+    """A table a sweep, then one of what was fitted."""
+    sweeps = sweeps_of(doc)
+    items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
+    link = link_of(doc)
+    for index, sweep in enumerate(sweeps):
+        rows = [items[name] for name in sweep.ids]
+        why = share_refused(rows, link) if link else ""
+        yield Table(
+            f"collective-{index}", clean(sweep.name),  _ROWS, tuple(_row(item, link, why) for item in rows),
+            tuple(_row_remarks(rows, None if index else link, why, bool(link and not why and _above(rows, link)))),
+        ).without_empty()  # fmt: skip
+    yield _fits(sweeps)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _row(item: Doc, link: Link | None, why: str) -> tuple[str, ...]:
+    time, size = item.get("time_s") or {}, item.get("size_bytes")
+    count, wrong = item.get("count"), item.get("wrong")
+    flags = [*map(clean, flags_of(item)), *((clean(item["status"]),) if item["status"] != "ok" else ())]
+    return (
+        "-" if not size else format_size(size), "" if count is None else format_count(count),
+        quantity(time["estimate"], "s", time["ci95"]) if time else "-",
+        interval(time["estimate"], time["ci95"], "s") if time.get("ci95") else "",
+        _rate(item, "algbw_bytes_per_s"), _rate(item, "busbw_bytes_per_s"),
+        "" if link is None or why else _share(item, link), _seconds(item, "nccl_tests_average_s", "time_mean_rank_s"),
+        _seconds(item, "skew_s"), "" if wrong is None else str(wrong), ", ".join(flags),
+    )  # fmt: skip
+
+
+def _rate(item: Doc, key: str) -> str:
+    figure = item.get(key)
+    return quantity(figure["estimate"], "B/s", figure["ci95"]) if figure else ""
+
+
+def _seconds(item: Doc, *keys: str) -> str:
+    value = next((item[key] for key in keys if item.get(key) is not None), None)
+    return "" if value is None else quantity(value, "s")
+
+
+def _share(item: Doc, link: Link) -> str:
+    figure = item.get("busbw_bytes_per_s")
+    known = figure and figure["estimate"] is not None and item["status"] == "ok"
+    return fraction(figure["estimate"] / link.bytes_per_s) if figure and known else ""
+
+
+def _above(rows: Sequence[Doc], link: Link) -> bool:
+    figures = [row["busbw_bytes_per_s"] for row in rows if row["status"] == "ok" and row.get("busbw_bytes_per_s")]
+    return any((figure["estimate"] or 0) > link.bytes_per_s for figure in figures)
+
+
+def share_refused(rows: Sequence[Doc], link: Link) -> str:
+    """Why busbw is no share of this link; empty where it is one.
+
+    Named algorithms decide; where none is named, a link whose switch may reduce leaves it open for every collective
+    that such a switch serves.
+    """
+    named = {str(name).lower() for row in rows for name in _algorithms(row)}
+    if any(word in name for name in named for word in _IN_SWITCH):
+        return "no share of the link: NVLS, CollNet or SHARP reduced in the switch, so less crossed it than busbw says"
+    served = {row.get("collective") for row in rows} - set(_POINT_TO_POINT)
+    if link.reduces_in_switch and served and not named:
+        return (
+            f"not given as a share of {clean(link.name)}: the file does not say whether {link.reduces_in_switch} was "
+            "used, under which busbw overstates what crosses a link"
+        )
+    return ""
+
+
+def _algorithms(row: Doc) -> list[str]:
+    labels = row.get("labels") or {}
+    found = (row.get("algorithm"), labels.get("algorithm"), row.get("transport"))
+    return [str(name) for name in found[:2] if name] + [
+        str(name) for name in found[2:] if name and any(word in str(name).lower() for word in _IN_SWITCH)
+    ]
+
+
+def _row_remarks(rows: Sequence[Doc], link: Link | None, why: str, above: bool) -> Iterator[str]:
+    if link:
+        yield f"Link: {clean(link.name)}, {quantity(link.bytes_per_s, 'B/s')} ({clean(link.note)})."
+    if why:
+        yield f"busbw is {why}."
+    if above:
+        yield "busbw above the link's spec: another link carried it, or a switch reduced on the way."
+    if any(row.get("ranks") == 1 for row in rows):
+        yield "One rank: nothing crosses a bus, so there is no busbw."
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def _fits(sweeps: Sequence[Sweep]) -> Table:
+    """Alpha, beta and where one gives way to the other, a row a regime; what could not be fitted stands below."""
+    rows: list[tuple[str, ...]] = []
+    remarks: dict[str, None] = {}
+    for sweep in sweeps:
+        fitted = fit(sweep)
+        rows += [_fit_row(fitted, regime) for regime in fitted.regimes]
+        remarks |= dict.fromkeys(fit_remarks(fitted))
+    if rows:
+        remarks[
+            "time = alpha + size x beta; alpha: latency; 1/beta: algbw at size without end, and busbw that of it; "
+            "n1/2 = alpha/beta: the size at which latency ends and bandwidth begins. Intervals are the fit's, 95%."
+        ] = None
+    return Table("collective-fits", "Latency and bandwidth (model)", _FITS, tuple(rows), tuple(remarks)).without_empty()
+
+
+def _fit_row(fitted: Fit, regime: Regime) -> tuple[str, ...]:
+    alpha, half = regime.alpha_s, regime.n_half_bytes
+    rate, ends = rate_of(regime)
+    return (
+        clean(fitted.sweep.name), f"{format_size(regime.from_bytes)} to {format_size(regime.to_bytes)}",
+        quantity(alpha.value, "s", alpha.ci95) if alpha.value else "not resolved",
+        f"alpha {interval(alpha.value, alpha.ci95, 's')}" if alpha.ci95 else "",
+        "not resolved" if rate is None else quantity(rate, "B/s", ends),
+        f"1/beta {interval(rate, ends, 'B/s')}" if ends else "",
+        "" if rate is None or not fitted.sweep.factor else quantity(rate * fitted.sweep.factor, "B/s"),
+        "" if half is None else format_size(_two_digits(half.value)), fraction(regime.misfit),
+    )  # fmt: skip
+
+
+def _two_digits(size_bytes: float) -> float:
+    """Rounded to what a fit knows of it, in the binary unit that it is shown in."""
+    unit = 2.0 ** (10 * max(0, math.floor(math.log2(size_bytes) / 10))) if size_bytes >= 1 else 1.0
+    return float(f"{size_bytes / unit:.2g}") * unit
+
+
+def rate_of(regime: Regime) -> tuple[float | None, tuple[float, float] | None]:
+    """1/beta in B/s with its interval; None where beta does not show, no interval where it reaches 0."""
+    beta = regime.beta_s_per_byte
+    if beta.value <= 0:
+        return None, None
+    ends = (1 / beta.high, 1 / beta.low) if beta.low and beta.high else None
+    return 1 / beta.value, ends
+
+
+def fit_remarks(fitted: Fit) -> Iterator[str]:
+    """What a reader must know of a fit before its figures."""
+    name = clean(fitted.sweep.name)
+    if fitted.why and fitted.sweep.points:  # a barrier has no sizes
+        yield f"{name}: nothing fitted: {fitted.why}."
+    for low, high in fitted.kinks:
+        yield (
+            f"{name}: the line changes between {format_size(low)} and {format_size(high)} (another protocol?); one "
+            f"line through all sizes would miss them by {fraction(fitted.single_misfit)}."
+        )
+    for regime in fitted.regimes:
+        if regime.outliers:
+            sizes = ", ".join(map(format_size, regime.outliers))
+            yield f"{name}: far off the line and hardly counted: {sizes}."
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+def csv_rows(doc: Doc) -> Iterator[Mapping[str, Any]]:
+    """busbw of every row of a sweep, with the link as its reference, then alpha (s) and beta (s/B) of every regime."""
+    link = link_of(doc)
+    items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
+    for sweep in sweeps_of(doc):
+        rows = [items[name] for name in sweep.ids]
+        why = share_refused(rows, link) if link else "no link"
+        for item in rows:
+            for word in ("algbw", "busbw"):
+                figure = item.get(f"{word}_bytes_per_s")
+                if not figure:
+                    continue
+                low, high = figure["ci95"] or (None, None)
+                shared = link if link and not why and word == "busbw" and item["status"] == "ok" else None
+                yield {
+                    "record": word, "name": item["id"], "kernel": item["kernel"], "dtype": item["dtype"],
+                    "unit": "B/s", "value": figure["estimate"], "ci95_low": low, "ci95_high": high,
+                    "reference": shared and shared.bytes_per_s,
+                    "fraction_of_reference": shared and figure["estimate"] / shared.bytes_per_s,
+                    "status": item["status"], "flags": " ".join(flags_of(item)), "measurement": item["id"],
+                }  # fmt: skip
+        for regime in fit(sweep).regimes:
+            reach = f"{sweep.name}, {regime.from_bytes} to {regime.to_bytes} B"
+            for word, unit, value in (
+                ("alpha", "s", regime.alpha_s), ("beta", "s/B", regime.beta_s_per_byte),
+            ):  # fmt: skip
+                yield {
+                    "record": word, "name": reach, "kernel": sweep.collective, "dtype": sweep.dtype, "unit": unit,
+                    "value": value.value, "ci95_low": value.low, "ci95_high": value.high, "status": "model",
+                }  # fmt: skip
