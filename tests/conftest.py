@@ -10,6 +10,7 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For pytest-xdist with --dist loadgroup: a file's tests share what they set up, and so do all emulated ones."""
     for item in items:
