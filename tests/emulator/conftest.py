@@ -5,6 +5,7 @@ GPUMICRO_EMULATOR_BUILD names a folder to build in and to keep; else it is build
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -38,18 +39,22 @@ def cuda_home() -> Path | None:
 
 
 def compile_with_cmake(source: Path, build: Path, target: str, *options: str) -> None:
-    """Configure and build one target. Skips where there is no CMake, fails with the compiler's words."""
+    """Configure and build one target, one test process at a time. Skips where there is no CMake, fails with the
+    compiler's words."""
     cmake = shutil.which("cmake")
     if cmake is None:
         pytest.skip("no cmake on PATH")
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not (build / "Makefile").exists() else []
-    for command in (
-        [cmake, "-S", str(source), "-B", str(build), *generator, *options],
-        [cmake, "--build", str(build), "--target", target, "--parallel", str(len(os.sched_getaffinity(0)))],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.fail(f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}", pytrace=False)
+    build.mkdir(parents=True, exist_ok=True)
+    with (build / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        for command in (
+            [cmake, "-S", str(source), "-B", str(build), *generator, *options],
+            [cmake, "--build", str(build), "--target", target, "--parallel", str(len(os.sched_getaffinity(0)))],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.fail(f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
