@@ -62,6 +62,7 @@ def memory() -> None:
         buffer.fill(1)
         buffer.close()
     cuda.synchronize(0)
+    cuda.synchronize_device(0)
 
 
 def described() -> None:
