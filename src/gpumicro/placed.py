@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UsageError
 from .notebook import html_table
-from .units import format_fraction, format_interval, format_quantity, format_size
+from .units import format_fraction, format_interval, format_quantity, format_size, shown_unit
 
 if TYPE_CHECKING:
     from .measurement import Measurement
@@ -55,9 +55,7 @@ class Placed(Mapping[str, Any]):
         """Names and values in words, for a terminal or a notebook."""
         by_flops = self["flop_per_s"] is not None
         rate, ends = ("flop_per_s", "ci95") if by_flops else ("bandwidth_bytes_per_s", "bandwidth_ci95")
-        unit = "FLOP/s" if by_flops else "B/s"
-        if by_flops and str(self["dtype"]).startswith("int"):
-            unit = "OP/s"
+        unit = shown_unit("FLOP/s" if by_flops else "B/s", str(self["dtype"]))
         attainable = self["attainable_flop_per_s" if by_flops else "attainable_bytes_per_s"]
         spec = self.get("fraction_of_spec")
         return [

@@ -13,6 +13,7 @@ from . import model
 from .counts import Counts
 from .errors import UsageError
 from .model import Bound, Interval, Record
+from .result import or_why
 from .units import format_fraction, format_quantity, format_size
 
 Unit = Literal["auto", "vector", "tensor"]
@@ -169,9 +170,9 @@ def user_point(place: Place, timed: Timed, name: str) -> Record:
     out: Record = {
         "name": name, "kind": "user", "device": bound.ceiling["device"], "dtype": counts.dtype, "level": place.level,
         **model.threads_of(bound.ceiling), "flops": counts.flops, "bytes_moved": counts.bytes,
-        "counted": counts.what, **_or_why("intensity_flop_per_byte", counts.intensity, "no memory traffic is counted"),
+        "counted": counts.what, **or_why("intensity_flop_per_byte", counts.intensity, "no memory traffic is counted"),
         **_rates(counts, timed.estimate_s, ci95_s), "time_s": timed.estimate_s,
-        **_or_why("time_ci95_s", list(ci95_s) if ci95_s else None, NO_INTERVAL),
+        **or_why("time_ci95_s", list(ci95_s) if ci95_s else None, NO_INTERVAL),
         "bound_by": bound.bound_by, "bound_unit": unit_of(bound.ceiling), "ceiling": bound.ceiling.get("id"),
         **_attainable(counts, bound, achieved, bool(ci95_s)), **_spec(place, achieved, bool(ci95_s)),
         "measurement": None, "measurement_why": "the caller's own work, not part of the survey",
@@ -186,10 +187,6 @@ FEW = "few-samples"  # the flag of a time whose interval does not reach 95%
 NO_INTERVAL = "fewer than 6 samples give no 95% interval"
 
 
-def _or_why(key: str, value: Any, why: str) -> Record:
-    return {key: value} if value is not None else {key: None, f"{key}_why": why}
-
-
 def _rates(counts: Counts, estimate_s: float, ci95_s: tuple[float, float] | None) -> Record:
     """FLOP/s and B/s, each with its interval; null where none is counted."""
     out: Record = {}
@@ -197,9 +194,9 @@ def _rates(counts: Counts, estimate_s: float, ci95_s: tuple[float, float] | None
         ("flop_per_s", "ci95", counts.flops, "no arithmetic is counted"),
         ("bandwidth_bytes_per_s", "bandwidth_ci95", counts.bytes, "no memory traffic is counted"),
     ):
-        out |= _or_why(key, work / estimate_s if work else None, why)
+        out |= or_why(key, work / estimate_s if work else None, why)
         interval = [work / ci95_s[1], work / ci95_s[0]] if work and ci95_s else None
-        out |= _or_why(ends, interval, NO_INTERVAL if work else why)
+        out |= or_why(ends, interval, NO_INTERVAL if work else why)
     return out
 
 
@@ -209,11 +206,11 @@ def _attainable(counts: Counts, bound: Bound, achieved: Interval, interval: bool
     share = [achieved.low / limit.high, achieved.high / limit.low]
     no_share = NO_INTERVAL if limit.bounded else "the ceiling has no interval"
     return {
-        **_or_why("attainable_flop_per_s", limit.estimate if by_flops else None, "no arithmetic is counted"),
-        **_or_why("attainable_bytes_per_s", None if by_flops else limit.estimate, "judged by its FLOP/s"),
+        **or_why("attainable_flop_per_s", limit.estimate if by_flops else None, "no arithmetic is counted"),
+        **or_why("attainable_bytes_per_s", None if by_flops else limit.estimate, "judged by its FLOP/s"),
         "time_at_roof_s": (counts.flops or counts.bytes) / limit.estimate,
         "fraction_of_attainable": achieved.estimate / limit.estimate,
-        **_or_why("fraction_ci95", share if interval and limit.bounded else None, no_share),
+        **or_why("fraction_ci95", share if interval and limit.bounded else None, no_share),
     }
 
 
@@ -234,8 +231,8 @@ def _spec(place: Place, achieved: Interval, interval: bool) -> Record:
     share = [achieved.low / limit, achieved.high / limit] if limit and interval else None
     why = why or "no spec peak is known"
     return {
-        **_or_why("fraction_of_spec", achieved.estimate / limit if limit else None, why),
-        **_or_why("fraction_of_spec_ci95", share, why if limit is None else NO_INTERVAL),
+        **or_why("fraction_of_spec", achieved.estimate / limit if limit else None, why),
+        **or_why("fraction_of_spec_ci95", share, why if limit is None else NO_INTERVAL),
     }
 
 

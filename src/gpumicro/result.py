@@ -35,6 +35,7 @@ __all__ = [
     "dumps",
     "measurement_record",
     "missing_reasons",
+    "or_why",
     "parse",
     "rate",
     "read",
@@ -79,7 +80,7 @@ def measurement_record(
         "variant": execution.variant,
         "dtype": problem.dtype,
         "operands": problem.operands,
-        **_or_why("level", level, "the kernel is not tied to one memory level"),
+        **or_why("level", level, "the kernel is not tied to one memory level"),
         "device": device_id,
         "backend": backend,
         "threads": execution.threads,
@@ -87,26 +88,25 @@ def measurement_record(
         "bytes_moved": spec.bytes_moved(problem),
         "traffic": spec.traffic,
         "flops": spec.flops(problem),
-        **_or_why("intensity_flop_per_byte", spec.intensity(problem), "no memory traffic is counted"),
+        **or_why("intensity_flop_per_byte", spec.intensity(problem), "no memory traffic is counted"),
     }
     if status == "failed":
         record["error"] = error or "no message"
     if status == "skipped":
         record["reason"] = reason or "no reason given"
     timed = measurement.to_json() if measurement is not None else {}
-    record |= _or_why("timing", timed.get("timing"), unmeasured)
-    record |= _or_why("time_s", timed.get("time_s"), unmeasured)
+    record |= or_why("timing", timed.get("timing"), unmeasured)
+    record |= or_why("time_s", timed.get("time_s"), unmeasured)
     record |= _rates(spec, record, facts or {}, unmeasured)
-    record |= _or_why(
-        "check", None if check is None else asdict(check), unmeasured if status != "ok" else "not checked"
-    )
+    record |= or_why("check", None if check is None else asdict(check), unmeasured if status != "ok" else "not checked")
     record["facts"] = dict(facts or {})
     plain = to_plain(record)
     assert isinstance(plain, dict)
     return plain
 
 
-def _or_why(key: str, value: Any, why: str) -> dict[str, Any]:
+def or_why(key: str, value: Any, why: str) -> dict[str, Any]:
+    """The value, or null and why."""
     return {key: value} if value is not None else {key: None, f"{key}_why": why}
 
 
@@ -121,10 +121,10 @@ def _rates(spec: KernelSpec, record: Mapping[str, Any], facts: Mapping[str, Any]
         ("flop_per_s", record["flops"], "no arithmetic is counted"),
     ):
         reason = why or by_time or (None if work else none)
-        rates |= _or_why(key, None if reason else rate(work, time_s), reason or "")
+        rates |= or_why(key, None if reason else rate(work, time_s), reason or "")
     if spec.unit == "s":
         hops = int(record["problem"].get("hops") or facts.get("hops", 1))
-        rates |= _or_why("latency_s", time_s and _per_hop(time_s, hops), unmeasured)
+        rates |= or_why("latency_s", time_s and _per_hop(time_s, hops), unmeasured)
     return rates
 
 
@@ -155,7 +155,7 @@ def device_record(device: Device) -> dict[str, Any]:
     why = dict(device.why)
     for key, value in asdict(device).items():
         if key != "why":
-            record |= _or_why(key, value, why.pop(key, "none" if key == "virtual" else "not known"))
+            record |= or_why(key, value, why.pop(key, "none" if key == "virtual" else "not known"))
     record["levels"] = list(device.levels)
     plain = to_plain(record | {f"{key}_why": text for key, text in why.items()})
     assert isinstance(plain, dict)
@@ -205,7 +205,7 @@ def document(
         "settings": settings or {},
         "environment": environment,
         "devices": records,
-        **_or_why("spec", spec, "no spec peaks were looked up"),
+        **or_why("spec", spec, "no spec peaks were looked up"),
         "measurements": list(measurements),
         "ceilings": list(ceilings),
         "ridge_points": list(ridge_points),

@@ -186,3 +186,8 @@ def _plain(number: float, digits: int) -> str:
 def from_prefix(number: float, prefix: str) -> float:
     """`from_prefix(3.5, "G")` is 3.5e9: for data files that keep a vendor's unit."""
     return number * _DECIMAL[prefix]
+
+
+def shown_unit(unit: str, dtype: str | None) -> str:
+    """Integer arithmetic is no floating point: OP/s where the dtype says so."""
+    return "OP/s" if unit == "FLOP/s" and (dtype or "").startswith(("int", "uint")) else unit

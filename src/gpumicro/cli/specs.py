@@ -57,7 +57,7 @@ def _signs(marks: tuple[str, ...]) -> str:
 
 
 def _show(spec: GpuSpec) -> None:
-    from ..units import format_quantity, format_size
+    from ..units import format_quantity, format_size, shown_unit
 
     click.echo(f"{spec.name} ({spec.id})")
     click.echo(f"  {spec.vendor} {spec.architecture}, {spec.form_factor}, compute capability {spec.compute_capability}")
@@ -73,7 +73,7 @@ def _show(spec: GpuSpec) -> None:
     click.echo("  " + ", ".join(f"{key}: {value or 'unknown'}" for key, value in facts.items()))
     click.echo("  peaks (dense):")
     for peak in spec.peaks:
-        unit = "OP/s" if peak.dtype.startswith("int") else "FLOP/s"
+        unit = shown_unit("FLOP/s", peak.dtype)
         accumulate = f", {peak.accumulator} accumulator" if peak.accumulator else ""
         rate = format_quantity(peak.flop_per_s, unit, digits=4)
         click.echo(f"    {peak.dtype:<14} {peak.unit:<6} {rate:>14}{accumulate}{_words(peak.marks)}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..result import document, rate, to_plain
+from ..result import document, or_why, rate, to_plain
 from .operations import BARRIER
 from .ranks import Case, Ranks
 from .run import Row
@@ -26,24 +26,24 @@ def record(row: Row, ranks: int, library: str, hosts: int) -> Record:
     found: Record = {
         "id": identity(case, ranks), "status": "failed" if failed else "ok", "kernel": f"mpi.{case.kind.name}",
         "family": "collective", "variant": case.place, "dtype": case.dtype,
-        **_or_why("level", None, "between ranks: shared memory or a network, as MPI chose"),
+        **or_why("level", None, "between ranks: shared memory or a network, as MPI chose"),
         "device": f"ranks:{ranks}", "backend": "mpi", "threads": 1, "problem": {"size_bytes": case.size_bytes},
         "bytes_moved": 0, "traffic": "none", "flops": 0,
-        **_or_why("intensity_flop_per_byte", None, "what goes over the wire depends on MPI's algorithm"),
+        **or_why("intensity_flop_per_byte", None, "what goes over the wire depends on MPI's algorithm"),
         "timing": timed["timing"], "time_s": timed["time_s"],
-        **_or_why("bandwidth_bytes_per_s", None, "see algbw_bytes_per_s and busbw_bytes_per_s"),
-        **_or_why("flop_per_s", None, "no arithmetic is counted"),
+        **or_why("bandwidth_bytes_per_s", None, "see algbw_bytes_per_s and busbw_bytes_per_s"),
+        **or_why("flop_per_s", None, "no arithmetic is counted"),
         "collective": case.kind.name, "ranks": ranks, "hosts": hosts,
-        **_or_why("op", case.op if reduces else None, "the collective reduces nothing"), "in_place": case.in_place,
-        **_or_why("root", case.root if case.kind.rooted else None, "the collective has no root"),
+        **or_why("op", case.op if reduces else None, "the collective reduces nothing"), "in_place": case.in_place,
+        **or_why("root", case.root if case.kind.rooted else None, "the collective has no root"),
         "size_bytes": case.size_bytes, "count": case.counts.shown,
         **bandwidths(case, timed["time_s"], ranks),
         **_checked(row),
         "time_max_rank_s": row.measurement.estimate_s, "time_mean_rank_s": row.mean_rank_s,
-        **_or_why("skew_s", row.skew_s if hosts == 1 else None, "the clocks of different hosts are not compared"),
+        **or_why("skew_s", row.skew_s if hosts == 1 else None, "the clocks of different hosts are not compared"),
         "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
-        **_or_why("call_overhead_s", _interval(row.call_s), "not measured"),
-        **_or_why("transport", None, f"{library} does not say what it moved the data by"),
+        **or_why("call_overhead_s", _interval(row.call_s), "not measured"),
+        **or_why("transport", None, f"{library} does not say what it moved the data by"),
         "facts": {"library": library, "call": case.kind.mpi, "loop": "mpi4py, from Python"},
     }  # fmt: skip
     if failed:
@@ -64,25 +64,21 @@ def identity(case: Case, ranks: int) -> str:
 def bandwidths(case: Case, time_s: Mapping[str, Any], ranks: int) -> Record:
     """algbw = size over time, busbw = that times the collective's factor."""
     if case.kind.name == BARRIER:
-        return _or_why("algbw_bytes_per_s", None, NO_DATA) | _or_why("busbw_bytes_per_s", None, NO_DATA)
+        return or_why("algbw_bytes_per_s", None, NO_DATA) | or_why("busbw_bytes_per_s", None, NO_DATA)
     factor = case.kind.factor(ranks)
     bus = None if factor is None else rate(case.size_bytes * factor, time_s)
-    return {"algbw_bytes_per_s": rate(case.size_bytes, time_s)} | _or_why("busbw_bytes_per_s", bus, ALONE)
+    return {"algbw_bytes_per_s": rate(case.size_bytes, time_s)} | or_why("busbw_bytes_per_s", bus, ALONE)
 
 
 def _checked(row: Row) -> Record:
     if row.case.kind.name == BARRIER:
-        return _or_why("wrong", None, NO_DATA) | _or_why("check", None, NO_DATA)
+        return or_why("wrong", None, NO_DATA) | or_why("check", None, NO_DATA)
     check = {"passed": not row.wrong, "worst": float(row.wrong), "bound": 0.0, "reference": "exact: wrong elements"}
     return {"wrong": row.wrong, "check": check}
 
 
 def _interval(call_s: tuple[float, float, float] | None) -> Record | None:
     return None if call_s is None else {"estimate": call_s[0], "ci95": [call_s[1], call_s[2]]}
-
-
-def _or_why(key: str, value: Any, why: str) -> Record:
-    return {key: value} if value is not None else {key: None, f"{key}_why": why}
 
 
 class Results:
@@ -109,7 +105,7 @@ class Results:
         wished = {
             "collectives": self.settings.collectives, "dtype": self.settings.dtype, "op": self.settings.op,
             "target": self.settings.target, "max_time_s": self.settings.max_time_s,
-            **_or_why("iters", self.settings.iters, "samples are taken until the interval is narrow"),
+            **or_why("iters", self.settings.iters, "samples are taken until the interval is narrow"),
         }  # fmt: skip
         return document(
             argv=sys.argv[1:],

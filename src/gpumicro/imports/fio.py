@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .record import Parsed, Record, made, or_why, stated
+from ..result import or_why
+from .record import Parsed, Record, made, stated
 from .source import Source
 
 DIRECTIONS = ("read", "write", "trim", "mixed")

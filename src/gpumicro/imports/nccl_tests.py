@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from .record import Parsed, Record, dtype_name, made, or_why, stated
+from ..result import or_why
+from .record import Parsed, Record, dtype_name, made, stated
 from .source import Source
 
 _HEADING = re.compile(r"^#\s+size\s+count\s+type\b.*\btime\b|^#\s+size\s+count\s+type\b.*\bcputime\b", re.MULTILINE)

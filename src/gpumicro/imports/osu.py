@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .record import Parsed, Record, made, or_why, stated
+from ..result import or_why
+from .record import Parsed, Record, made, stated
 from .source import Source
 
 _TITLE = re.compile(r"^#?\s*OSU (\S+) (.+?) Test(?: v?(\d\S*))?\s*$")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import stats
-from ..result import rate
+from ..result import or_why, rate
 from .source import MOST_COUNT, Source
 
 Record = dict[str, Any]
@@ -58,11 +58,6 @@ class Parsed:
 def _plain(value: object) -> bool:
     """Whether it may stand as a fact: a text, a count or a yes; what else a damaged file has there is left out."""
     return isinstance(value, (str, bool)) or (isinstance(value, int) and 0 <= value <= MOST_COUNT)
-
-
-def or_why(key: str, value: Any, why: str) -> Record:
-    """The value, or null and why."""
-    return {key: value} if value is not None else {key: None, f"{key}_why": why}
 
 
 def stated(value: float | None, why: str = "", **more: Any) -> Record | None:

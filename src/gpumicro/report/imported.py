@@ -7,7 +7,7 @@ from typing import Any
 
 from ..model import flags_of
 from ..units import format_size
-from .tables import Column, Doc, Table, clean, interval, quantity
+from .tables import Doc, Table, clean, columns_of, interval, quantity
 
 
 def imported_tables(doc: Doc) -> Iterator[Table]:
@@ -23,14 +23,10 @@ def imported_tables(doc: Doc) -> Iterator[Table]:
     yield _pairs([item for item in items if item["family"] in ("copy", "latency")])
 
 
-def _columns(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name.lstrip(">/"), name[0] == ">", name[0] == "/") for name in names)
-
-
-_MESSAGE = _columns("test", ">size", "type", ">time", ">bandwidth", ">messages/s")
-_STORAGE = _columns("job", "/what", ">bandwidth", ">I/O a second", ">latency", ">99%")
-_TIMED = _columns("function", "on", ">time", ">95% interval", ">bandwidth", ">samples", "/flags")
-_PAIRS = _columns("test", ">figures", ">lowest", ">highest")
+_MESSAGE = columns_of("test", ">size", "type", ">time", ">bandwidth", ">messages/s")
+_STORAGE = columns_of("job", "/what", ">bandwidth", ">I/O a second", ">latency", ">99%")
+_TIMED = columns_of("function", "on", ">time", ">95% interval", ">bandwidth", ">samples", "/flags")
+_PAIRS = columns_of("test", ">figures", ">lowest", ">highest")
 
 
 def _estimate(item: Doc, key: str, unit: str) -> str:

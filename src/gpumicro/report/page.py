@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-from ..units import UNITS, parse
+from ..units import UNITS, parse, shown_unit
 from . import busbw, plot
 from .gap import gaps
 from .tables import (
@@ -35,7 +35,6 @@ from .tables import (
     measurements_table,
     quantity,
     remarks,
-    shown_unit,
     shows_roofline,
     threads_text,
     unmeasured,

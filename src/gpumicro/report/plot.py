@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..units import format_quantity, format_tick
+from ..units import format_quantity, format_tick, shown_unit
 from .busbw import draw_busbw, drawn
 from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
-from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shown_unit, shows_roofline, suspicious
+from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shows_roofline, suspicious
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

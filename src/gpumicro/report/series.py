@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..units import from_prefix
-from .tables import Doc, clean, shown_unit
+from ..units import from_prefix, shown_unit
+from .tables import Doc, clean
 
 # quantity -> (key of a measurement, prefix, unit, whether smaller is better); the service shows numbers as they are
 _QUANTITIES = {

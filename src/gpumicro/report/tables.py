@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model import flags_of
-from ..units import format_fraction, format_interval, format_quantity, format_size
+from ..units import format_fraction, format_interval, format_quantity, format_size, shown_unit
 
 Doc = Mapping[str, Any]
 
@@ -97,11 +97,6 @@ def clean(text: object) -> str:
 def level_name(level: str | None) -> str:
     """ "DRAM" for "dram"."""
     return LEVEL_NAMES.get(level or "", clean(level or "?"))
-
-
-def shown_unit(unit: str, dtype: str | None) -> str:
-    """Integer arithmetic is no floating point: OP/s where the dtype says so."""
-    return "OP/s" if unit == "FLOP/s" and (dtype or "").startswith(("int", "uint")) else unit
 
 
 def quantity(value: float | None, unit: str, ci95: Sequence[float] | None = None) -> str:
