@@ -16,7 +16,7 @@ import numpy as np
 from fake_nvml import FakeNvml
 
 from gpumicro.backends.base import Availability
-from gpumicro.backends.cuda import device_of
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.device import Device
 from gpumicro.nvml import Gpu
 from gpumicro.peaks.gpu import GpuSpec, find_gpu

@@ -16,8 +16,9 @@ from fake_cuda import H100, NO_DRIVER, FakeCuda
 import gpumicro
 from gpumicro import backends, cuda_native
 from gpumicro.backends import cuda_operands, cuda_reasons
-from gpumicro.backends.cuda import CudaBackend, device_of
+from gpumicro.backends.cuda import CudaBackend
 from gpumicro.backends.cuda_prepared import compare
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.device import Device
 from gpumicro.errors import BackendUnavailable, CudaError, OutOfMemory, UsageError, VerificationError
 from gpumicro.kernels import find

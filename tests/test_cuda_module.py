@@ -18,7 +18,7 @@ import pytest
 from fake_cuda import H100
 
 from gpumicro import cuda_native, libraries
-from gpumicro.backends.cuda import device_of
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.device import Device
 from gpumicro.errors import CudaError, OutOfMemory, UsageError
 from gpumicro.kernels import CATALOGUE

@@ -20,7 +20,7 @@ from fake_cuda import H100
 from gpumicro import backends, numba_kernels
 from gpumicro.backends import numba_devices, numba_launch
 from gpumicro.backends.cpu import SEED
-from gpumicro.backends.cuda import device_of
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.device_timers import EventTimer
 from gpumicro.errors import BackendUnavailable
 from gpumicro.kernels import find, peak, peak_gpu, stream

@@ -12,7 +12,7 @@ import pytest
 from fake_cuda import H100
 
 from gpumicro import kernels, libraries, nvrtc
-from gpumicro.backends.cuda import device_of
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.errors import BackendUnavailable, CompileError, UsageError
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")

@@ -19,6 +19,7 @@ from .errors import UsageError
 from .ratios import Interval
 from .result_pairs import CLOCK_SHARE, Pair, pairs
 from .result_sources import RATES, Series, Source
+from .units import shown_unit
 
 SCHEMA = "gpumicro-comparison/1"
 PROCESS_SD = 0.005  # of one process against another of the same code: its memory layout alone does as much
@@ -187,8 +188,8 @@ def _headline(record: Mapping[str, Any], figure: str) -> tuple[str, float]:
         rates = RATES if record["traffic"] == "exact" else reversed(RATES)
         keys = ["latency_s", *rates, figure]
     key = next(key for key in keys if record.get(key) and record[key]["estimate"] is not None)
-    floats = record["family"] != "atomics" and not str(record["dtype"]).startswith(("int", "uint"))
-    return "OP/s" if key == "flop_per_s" and not floats else _UNITS.get(key, "s"), record[key]["estimate"]
+    unit = shown_unit(_UNITS.get(key, "s"), record["dtype"])
+    return "OP/s" if unit == "FLOP/s" and record["family"] == "atomics" else unit, record[key]["estimate"]
 
 
 _UNITS = dict(zip(RATES, ("B/s", "FLOP/s"), strict=True))

@@ -9,8 +9,8 @@ from typing import Any
 from ..device import Device
 from ..errors import BackendUnavailable
 from ..numba_kernels import cuda_missing, load_cuda, simulated
-from .cuda import device_of
 from .cuda_reasons import PROHIBITED
+from .gpu_backend import device_of
 
 # What the simulator runs as: one slow SM that knows the plain instructions.
 _SIMULATED: Mapping[str, Any] = {
