@@ -198,6 +198,11 @@ def _memory(found: Scaling) -> Table:
     return Table("scale-memory", title, heads, rows, tuple(remarks))
 
 
+def _bytes(kept: Footprint) -> tuple[str, ...]:
+    known = "?" if kept.activations is None else format_size(kept.activations)
+    return format_size(kept.weights), format_size(kept.gradients), format_size(kept.optimizer), known
+
+
 def _many(count: int, word: str) -> str:
     return f"{format_count(count)} {word}{'s' * (count != 1)}"
 
