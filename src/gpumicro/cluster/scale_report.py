@@ -11,14 +11,15 @@ from ..report.tables import Table, clean, columns_of, fraction, interval, quanti
 from ..result import to_plain
 from ..units import format_count, format_size, shown_unit
 from .figures import Figure
+from .footprint import Footprint
 from .laws import Law, Parameter
 from .scale import REASONS, Curve, Row, Scaling, Stop
 
 LAW_NAMES = {"amdahl": "Amdahl", "gustafson": "Gustafson", "universal": "universal scalability"}
 NOTICEABLE = 0.05  # of the throughput: below, two links are as good as one another for this model
 _CURVE = columns_of(
-    ">GPUs", ">step", "/95% of the inputs", ">samples/s", ">speed-up", ">efficiency", ">compute", ">memory", ">network",
-    ">bubble", ">fits",
+    ">GPUs", ">step", "/95% of the inputs", ">samples/s", ">speed-up", ">eff.", ">compute", ">memory", ">network",
+    ">bubble",
 )  # fmt: skip
 
 
@@ -110,7 +111,6 @@ def _row(row: Row) -> tuple[str, ...]:
         format_count(row.gpus), quantity(total, "s"), interval(total, ends, "s") if ends else "",
         f"{row.samples_per_s:.3g}" if row.samples_per_s < 1000 else format_count(row.samples_per_s),
         f"{row.speedup:.3g}" if row.speedup < 1000 else format_count(row.speedup), fraction(row.efficiency), *shares,
-        {True: "yes", False: "no", None: "?"}[row.fits],
     )  # fmt: skip
 
 
@@ -118,9 +118,9 @@ def _verdict(curve: Curve) -> Iterator[str]:
     yield stop_text(curve.stop, curve.rows)
     fitting = [row.gpus for row in curve.rows if row.fits]
     if all(row.fits is False for row in curve.rows):
-        yield "The model does not fit at any of these counts; see the memory below."
-    elif fitting and fitting[0] != curve.rows[0].gpus:
-        yield f"The model fits from {format_count(fitting[0])} GPUs on."
+        yield "The model does not fit into a GPU's memory at any of these counts: see below what would."
+    elif fitting:
+        yield f"The model fits into a GPU's memory from {_many(fitting[0], 'GPU')} on."
 
 
 def stop_text(stop: Stop | None, rows: tuple[Row, ...]) -> str:
