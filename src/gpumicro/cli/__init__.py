@@ -22,6 +22,7 @@ COMMANDS = (
     "collectives",
     "allreduce",
     "scale",
+    "precision",
     "info",
     "list",
     "specs",

@@ -67,6 +67,7 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
     from ..cluster.footprint import Split
     from ..cluster.scale import scale
     from ..cluster.scale_report import headline, tables, to_json
+    from ..cluster.show import show
     from ..result import check_outputs, write
 
     if output is not None:
@@ -78,18 +79,4 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
     if output is not None:
         write(output, to_json(found))
     if output != "-":
-        _show(headline(found), list(tables(found)), found.notes)
-
-
-def _show(lines: tuple[str, ...], shown: list[Any], notes: tuple[str, ...]) -> None:
-    from rich.console import Console, Group
-    from rich.text import Text
-
-    from ..report.console import bullets, print_parts, rich_table
-
-    parts: list[Any] = [Text(lines[0], style="bold"), *map(Text, lines[1:])]
-    for table in shown:
-        parts += [Text(""), Text(table.title, style="bold"), rich_table(table), *bullets(table.remarks)]
-    if notes:
-        parts += [Text(""), Text("Notes", style="bold"), *bullets(notes)]
-    print_parts(Group(*parts), Console())
+        show(headline(found), tables(found), found.notes)
