@@ -23,9 +23,9 @@ from pathlib import Path
 from gpumicro.collectives.predictions import algorithm
 from gpumicro.units import format_size
 
-ALPHA_S, BYTES_PER_S = 5e-6, 12.5e9  # of a message between any two hosts
+ALPHA_S, BYTES_PER_S = 5e-6, 1.25e9  # of a message between any two hosts
 ALLOWED = 0.15
-HOSTS, SIZES = (64, 128, 256, 512, 1024), (1 << 12, 1 << 16, 1 << 20, 1 << 24)
+HOSTS, SIZES = (64, 128, 256, 512, 1024), (1 << 12, 1 << 16, 1 << 20)  # 1 MiB takes 3 GiB of memory at 1,024 hosts
 # formula -> what SMPI calls it
 ALGORITHMS = {
     "ring": ("smpi/allreduce:lr",),

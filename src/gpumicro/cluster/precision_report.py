@@ -22,13 +22,13 @@ def table(found: DevicePrecision) -> Table:
     at = "x".join(str(size) for size in dict.fromkeys(sizes.values()))
     remarks = [
         *found.advice,
-        "x fp32: the GEMM's rate over float32's. error: the worst of one element of C against the float64 product of the same stored operands, over a typical "
-        "element; rounding the operands to the type (roundoff, relative) comes on top.",
+        "x fp32: the GEMM's rate over float32's. error: the worst of one element of C against the float64 product of the "
+        "same stored operands, over a typical element; rounding the operands to the type (roundoff) comes on top.",
         "bytes: of an operand's element, then of the result's.",
     ]
     if any(row.step for row in found.rows):
         remarks.append(
-            f"step: how much faster {found.model.params:.3g} parameters train than in float32, on one such device (model)."
+            f"step: how much faster {found.model.params:.3g} parameters train than in float32, on one device (model)."
         )
     if any(not row.same_problem for row in found.rows):
         remarks.append("* measured at another size than float32.")
