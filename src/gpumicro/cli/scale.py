@@ -61,8 +61,9 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
     """Model a step of training on more and more GPUs, from the GEMM, memory and all_reduce of RESULT.json.
 
     \b
-    gpumicro roofline -o r.json && gpumicro collectives --ranks 2 -o c.json && gpumicro scale r.json c.json
-    gpumicro scale --spec h100-sxm5-80 --links nvlink4+ib-ndr,nvlink4+1xeth100 --zero 1
+    gpumicro roofline -o r.json; gpumicro collectives --ranks 2 -o c.json
+    gpumicro scale r.json c.json
+    gpumicro scale --spec h100-sxm5-80 --links nvlink4+ib-ndr,nvlink4+1xeth100
     """
     from ..cluster.footprint import Split
     from ..cluster.scale import scale

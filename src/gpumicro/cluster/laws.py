@@ -109,7 +109,8 @@ _LAWS: Mapping[str, _Form] = {
 
 
 def fit_laws(counts: Counts) -> tuple[Law, ...]:
-    """The three laws by least squares, those that the runs suffice for; no parameter below 0. The least misfit first.
+    """The three laws by least squares, those that the runs suffice for; no parameter below 0. The least misfit first,
+    the universal law after Amdahl's where its coherency may be 0: it is then the same law with one parameter more.
 
     Raises UsageError for fewer than three different counts: two parameters always pass through two runs.
     """
@@ -119,7 +120,14 @@ def fit_laws(counts: Counts) -> tuple[Law, ...]:
             f"{counts.source}: a law needs runs at 3 different GPU counts or more, not {len(set(counts.gpus))}"
         )
     fits = [_fit(name, n, x) for name in _LAWS if len(x) > len(_LAWS[name].names) or name != "universal"]
-    return tuple(sorted(fits, key=lambda law: math.inf if law.misfit is None else law.misfit))
+    ranked = sorted(fits, key=lambda law: math.inf if law.misfit is None else law.misfit)
+    if ranked[0].name == "universal" and not _resolved(ranked[0].parameters[-1]):
+        ranked.append(ranked.pop(0))
+    return tuple(ranked)
+
+
+def _resolved(known: Parameter) -> bool:
+    return known.ci95 is not None and known.ci95[0] > 0
 
 
 def _fit(name: str, n: FloatArray, x: FloatArray) -> Law:

@@ -22,8 +22,8 @@ def table(found: DevicePrecision) -> Table:
     at = "x".join(str(size) for size in dict.fromkeys(sizes.values()))
     remarks = [
         *found.advice,
-        "x fp32: the GEMM's rate over float32's. error: the worst of one element of C against the float64 product of the "
-        "same stored operands, over a typical element; rounding the operands to the type (roundoff) comes on top.",
+        "x fp32: the GEMM's rate over float32's. error: the worst of one element of C against the float64 product of "
+        "the same stored operands, over a typical element; rounding the operands to the type (roundoff) comes on top.",
         "bytes: of an operand's element, then of the result's.",
     ]
     if any(row.step for row in found.rows):
