@@ -330,6 +330,18 @@ def test_the_table_tells_spec_from_measured_and_answers_the_three_questions(tmp_
     assert "Laws fitted to" in told
 
 
+def test_runs_alone_are_enough_for_the_laws(tmp_path: Path) -> None:
+    counts, target = tmp_path / "counts.csv", tmp_path / "laws.json"
+    counts.write_text("gpus,time_s\n1,100\n2,52\n4,28\n8,16\n")
+    told = run("--measured", str(counts), "-o", str(target))
+    assert "Amdahl fits best" in told
+    assert len(json.loads(target.read_text())["laws"]) == 3
+
+
+def test_one_count_has_no_end_to_find() -> None:
+    assert "One count only" in run("--spec", "h100-sxm5-80", "--links", "ib-ndr", "--gpus", "8")
+
+
 def test_measured_ranks_of_a_cpu_share_what_the_cpu_was_measured_at(tmp_path: Path) -> None:
     collective = tmp_path / "c.json"
     result.write(collective, ranks_doc(2))

@@ -1,4 +1,4 @@
-"""The formulas of all_reduce against SimGrid's simulation of the algorithms themselves; bench/simgrid.py has it at size."""
+"""The formulas of all_reduce against SimGrid's simulation of the algorithms; bench/simgrid.py has it at full size."""
 
 from __future__ import annotations
 

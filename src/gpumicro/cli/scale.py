@@ -64,10 +64,12 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
     gpumicro roofline -o r.json; gpumicro collectives --ranks 2 -o c.json
     gpumicro scale r.json c.json
     gpumicro scale --spec h100-sxm5-80 --links nvlink4+ib-ndr,nvlink4+1xeth100
+    gpumicro scale --measured counts.csv
     """
     from ..cluster.footprint import Split
+    from ..cluster.laws import fit_laws, read_counts
     from ..cluster.scale import scale
-    from ..cluster.scale_report import headline, tables, to_json
+    from ..cluster.scale_report import headline, laws_json, laws_table, tables, to_json
     from ..cluster.show import show
     from ..result import check_outputs, write
 
@@ -76,8 +78,13 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
         if output != "-" and output in results:
             raise UsageError(f"cannot write {output}: it is a file that is read")
     split = Split(wished.pop("tensor"), wished.pop("pipeline"), wished.pop("zero"), wished.pop("interleave"))
-    found = scale(results, split=split, **wished)
+    if wished["measured"] and not results and not (wished["spec"] or wished["links"]):
+        laws = fit_laws(read_counts(wished["measured"]))
+        doc, shown, head, notes = laws_json(laws, wished["measured"]), [laws_table(laws, wished["measured"])], (), ()
+    else:
+        found = scale(results, split=split, **wished)
+        doc, shown, head, notes = to_json(found), list(tables(found)), headline(found), found.notes
     if output is not None:
-        write(output, to_json(found))
+        write(output, doc)
     if output != "-":
-        show(headline(found), tables(found), found.notes)
+        show(head, shown, notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -50,7 +50,7 @@ def tables(found: Scaling) -> Iterator[Table]:
         yield _beside(found.curves)
     yield _memory(found)
     if found.laws:
-        yield _laws(found)
+        yield laws_table(found.laws, found.laws_from, [row.gpus for row in found.curves[0].rows])
 
 
 def to_json(found: Scaling) -> dict[str, Any]:
@@ -64,6 +64,12 @@ def to_json(found: Scaling) -> dict[str, Any]:
                 "bound": of.bound, "memory_bytes": of.footprint.total,
             }  # fmt: skip
     return {"schema": "gpumicro/scale/1", "gpumicro_version": __version__, "origin": "model", **plain}
+
+
+def laws_json(laws: Sequence[Law], source: str) -> dict[str, Any]:
+    """Laws alone."""
+    made = to_plain({"laws": [asdict(law) for law in laws], "laws_from": source})
+    return {"schema": "gpumicro/scale/1", "gpumicro_version": __version__, "origin": "model", **made}
 
 
 # -- one table each ----------------------------------------------------------------------------------------------------
@@ -207,19 +213,26 @@ def _many(count: int, word: str) -> str:
     return f"{format_count(count)} {word}{'s' * (count != 1)}"
 
 
-def _laws(found: Scaling) -> Table:
+def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> Table:
+    """What was fitted to real runs, the best law first, and what that says of the last of `counts`."""
     rows = tuple(
         (LAW_NAMES[law.name], *(_parameter(law.parameters, i) for i in range(3)), fraction(law.misfit), _end(law))
-        for law in found.laws
+        for law in laws
     )
-    best = found.laws[0]
-    remarks = [
-        f"{LAW_NAMES[best.name]} fits best; {best.formula}.",
+    best = laws[0]
+    remarks = [f"{LAW_NAMES[best.name]} fits best: {best.formula}."]
+    if counts:
+        there = best.throughput(counts[-1])
+        remarks.append(
+            f"By it {format_count(counts[-1])} GPUs give {there:.4g}, {there / best.value('one GPU'):.3g} times one "
+            "(model; beyond the runs it is a guess)."
+        )
+    remarks += [
         "Gustafson's law is for work that grows with the GPUs, Amdahl's for a fixed one.",
         "Intervals are 95%, from the runs' scatter about the law. A parameter at 0 has none.",
     ]
     heads = columns_of("law", ">one GPU", ">serial or contention", ">coherency", ">misfit", ">ends at")
-    return Table("scale-laws", f"Laws fitted to {clean(found.laws_from)} (measured)", heads, rows, tuple(remarks))
+    return Table("scale-laws", f"Laws fitted to {clean(source)}", heads, rows, tuple(remarks))
 
 
 def _parameter(known: tuple[Parameter, ...], index: int) -> str:
