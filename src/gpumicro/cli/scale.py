@@ -78,9 +78,11 @@ def command(results: tuple[str, ...], output: str | None, **wished: Any) -> None
         if output != "-" and output in results:
             raise UsageError(f"cannot write {output}: it is a file that is read")
     split = Split(wished.pop("tensor"), wished.pop("pipeline"), wished.pop("zero"), wished.pop("interleave"))
+    head: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if wished["measured"] and not results and not (wished["spec"] or wished["links"]):
         laws = fit_laws(read_counts(wished["measured"]))
-        doc, shown, head, notes = laws_json(laws, wished["measured"]), [laws_table(laws, wished["measured"])], (), ()
+        doc, shown = laws_json(laws, wished["measured"]), [laws_table(laws, wished["measured"])]
     else:
         found = scale(results, split=split, **wished)
         doc, shown, head, notes = to_json(found), list(tables(found)), headline(found), found.notes

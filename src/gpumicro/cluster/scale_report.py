@@ -15,7 +15,7 @@ from .footprint import Footprint
 from .laws import Law, Parameter
 from .scale import REASONS, Curve, Row, Scaling, Stop
 
-LAW_NAMES = {"amdahl": "Amdahl", "gustafson": "Gustafson", "universal": "universal scalability"}
+LAW_NAMES = {"amdahl": "Amdahl", "gustafson": "Gustafson", "universal": "universal"}
 NOTICEABLE = 0.05  # of the throughput: below, two links are as good as one another for this model
 _CURVE = columns_of(
     ">GPUs", ">step", "/95% of the inputs", ">samples/s", ">speed-up", ">eff.", ">compute", ">memory", ">network",
@@ -216,11 +216,14 @@ def _many(count: int, word: str) -> str:
 def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> Table:
     """What was fitted to real runs, the best law first, and what that says of the last of `counts`."""
     rows = tuple(
-        (LAW_NAMES[law.name], *(_parameter(law.parameters, i) for i in range(3)), fraction(law.misfit), _end(law))
+        (
+            LAW_NAMES[law.name], *(f"{one.value:.4g}" for one in law.parameters), *[""] * (3 - len(law.parameters)),
+            fraction(law.misfit), _end(law), "; ".join(filter(None, map(_ends, law.parameters))),
+        )
         for law in laws
-    )
+    )  # fmt: skip
     best = laws[0]
-    remarks = [f"{LAW_NAMES[best.name]} fits best: {best.formula}."]
+    remarks = [f"The {LAW_NAMES[best.name]} law fits best: {best.formula}."]
     if counts:
         there = best.throughput(counts[-1])
         remarks.append(
@@ -228,21 +231,20 @@ def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> 
             "(model; beyond the runs it is a guess)."
         )
     remarks += [
+        "ends at: the speed-up that no more GPUs exceed, and the count that reaches it.",
         "Gustafson's law is for work that grows with the GPUs, Amdahl's for a fixed one.",
         "Intervals are 95%, from the runs' scatter about the law. A parameter at 0 has none.",
     ]
-    heads = columns_of("law", ">one GPU", ">serial or contention", ">coherency", ">misfit", ">ends at")
+    heads = columns_of("law", ">g, one GPU", ">s, serial", ">k, coherency", ">misfit", ">ends at", "/95% intervals")
     return Table("scale-laws", f"Laws fitted to {clean(source)}", heads, rows, tuple(remarks))
 
 
-def _parameter(known: tuple[Parameter, ...], index: int) -> str:
-    if index >= len(known):
-        return ""
-    one = known[index]
-    return f"{one.value:.4g}" + ("" if one.ci95 is None else f" ({one.ci95[0]:.3g} to {one.ci95[1]:.3g})")
+def _ends(one: Parameter) -> str:
+    letter = {"one GPU": "g", "serial": "s", "contention": "s", "coherency": "k"}[one.name]
+    return "" if one.ci95 is None else f"{letter} {one.ci95[0]:.3g} to {one.ci95[1]:.3g}"
 
 
 def _end(law: Law) -> str:
     if law.peak:
-        return f"most at {law.peak[0]:.4g} GPUs, {law.limit:.3g}x"
-    return f"{law.limit:.4g}x at most" if law.limit else "no end"
+        return f"{law.limit:.3g}x, {law.peak[0]:.3g} GPUs"
+    return f"{law.limit:.3g}x" if law.limit else "never"
