@@ -150,6 +150,17 @@ def test_links_side_by_side_say_what_infiniband_is_worth() -> None:
     assert fast.rows[-1].step.total_s < slow.rows[-1].step.total_s / 3
 
 
+def test_a_measured_node_may_be_joined_by_links_of_a_spec() -> None:
+    inside = measured_fabric(figures_of(sweep_files.between(8), "c.json").all_reduce, None)
+    (fabric,) = parse_fabrics("measured+ib-ndr", 4, inside)
+    assert fabric.inside.origin == "imported"
+    assert fabric.between is not None
+    assert fabric.between.origin == "spec"
+    assert fabric.place(32, 1) == (8, 4)
+    with pytest.raises(UsageError, match="no all_reduce was measured"):
+        parse_fabrics("measured+ib-ndr", 4)
+
+
 @pytest.mark.parametrize("text", ["", "a+b+c", "nvlink4+", "nvlinc4", "0xeth100", "eth100@-1us", "eth100@soon"])
 def test_a_link_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

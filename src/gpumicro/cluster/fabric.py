@@ -108,24 +108,31 @@ def all_reduce_s(
 # -- from names and from measurements ----------------------------------------------------------------------------------
 
 
-def parse_fabrics(text: str, gpus_per_node: int) -> tuple[Fabric, ...]:
+MEASURED = "measured"
+
+
+def parse_fabrics(text: str, gpus_per_node: int, measured: Fabric | None = None) -> tuple[Fabric, ...]:
     """`nvlink4+ib-ndr,nvlink4+1xeth100`: each the link inside a node, then (after +) the one between nodes.
 
-    `1x`: ports of a whole node (default one a GPU); `@14us`: another latency of a hop. Raises UsageError.
+    `1x`: ports of a whole node (default one a GPU); `@14us`: another latency of a hop; `measured+ib-ndr`: what the
+    files measured inside a node, with that between nodes. Raises UsageError.
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
         raise UsageError("--links is empty: give for example nvlink4+ib-ndr")
-    return tuple(_fabric(name, gpus_per_node) for name in dict.fromkeys(names))
+    return tuple(_fabric(name, gpus_per_node, measured) for name in dict.fromkeys(names))
 
 
-def _fabric(text: str, gpus_per_node: int) -> Fabric:
+def _fabric(text: str, gpus_per_node: int, measured: Fabric | None) -> Fabric:
     parts = text.split("+")
     if len(parts) > 2 or not all(parts):
         raise UsageError(f"--links: {text!r} must be INSIDE or INSIDE+BETWEEN, such as nvlink4+ib-ndr")
-    inside = spec_hop(parts[0])
     between = spec_hop(parts[1]) if len(parts) == 2 else None
-    return Fabric(text, inside, between, gpus_per_node)
+    if parts[0] != MEASURED:
+        return Fabric(text, spec_hop(parts[0]), between, gpus_per_node)
+    if measured is None:
+        raise UsageError(f"--links {text}: no all_reduce was measured; add a result of `gpumicro collectives`")
+    return Fabric(text, measured.inside, between or measured.between, measured.gpus_per_node, measured.measured_ranks)
 
 
 def spec_hop(text: str) -> Hop:
@@ -191,6 +198,6 @@ def measured_fabric(sweeps: Sequence[AllReduce], gpus_per_node: int | None) -> F
     between = [pair for pair in usable if pair[0].hosts and pair[0].hosts == pair[0].ranks and pair[0].hosts > 1]
     if inside and between:
         local = gpus_per_node or inside[-1][0].ranks or 1
-        return Fabric("measured", inside[-1][1], between[-1][1], local, inside[-1][0].ranks)
+        return Fabric(MEASURED, inside[-1][1], between[-1][1], local, inside[-1][0].ranks)
     sweep, hop = usable[-1]
-    return Fabric("measured", hop, None, gpus_per_node or sweep.ranks or 1, sweep.ranks)
+    return Fabric(MEASURED, hop, None, gpus_per_node or sweep.ranks or 1, sweep.ranks)

@@ -82,7 +82,5 @@ def per_rank(rates: Rates, fabric: Fabric) -> tuple[Rates, list[str]]:
 def reach(fabric: Fabric | None, counts: Sequence[int]) -> list[str]:
     if fabric is None or fabric.measured_ranks is None or counts[-1] <= fabric.measured_ranks:
         return []
-    where = (
-        "" if fabric.between else ": the link of these ranks is taken for all, a slower one between hosts is not in it"
-    )
-    return [f"all_reduce was measured at {fabric.measured_ranks} ranks; beyond is the formula's word{where}."]
+    cure = "" if fabric.between else ": their link is taken for all; --links measured+ib-ndr adds one between hosts"
+    return [f"all_reduce was measured at {fabric.measured_ranks} ranks; beyond is the formula's word{cure}."]

@@ -126,7 +126,8 @@ def scale(
         rates, shared = per_rank(rates, found)
         notes += shared
     setting = Setting(replace(wanted, dtype=rates.dtype), divided, rates, overlap, utilization)
-    fabrics = (*((found,) if found else ()), *(parse_fabrics(links, gpus_per_node or node_of(rates)) if links else ()))
+    named = parse_fabrics(links, gpus_per_node or node_of(rates), found) if links else ()
+    fabrics = (*((found,) if found else ()), *named)
     if not fabrics:
         raise UsageError(
             "nothing says how fast the GPUs are joined: add a result of `gpumicro collectives` (at least 2 ranks, 5 "

@@ -218,7 +218,7 @@ def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> 
     rows = tuple(
         (
             LAW_NAMES[law.name], *(f"{one.value:.4g}" for one in law.parameters), *[""] * (3 - len(law.parameters)),
-            fraction(law.misfit), _end(law), "; ".join(filter(None, map(_ends, law.parameters))),
+            fraction(law.misfit), _end(law),
         )
         for law in laws
     )  # fmt: skip
@@ -233,9 +233,11 @@ def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> 
     remarks += [
         "ends at: the speed-up that no more GPUs exceed, and the count that reaches it.",
         "Gustafson's law is for work that grows with the GPUs, Amdahl's for a fixed one.",
-        "Intervals are 95%, from the runs' scatter about the law. A parameter at 0 has none.",
+        "95% intervals, from the runs' scatter about the law: "
+        + "; ".join(f"{LAW_NAMES[law.name]} {', '.join(filter(None, map(_ends, law.parameters)))}" for law in laws)
+        + ". A parameter at its bound of 0 has none.",
     ]
-    heads = columns_of("law", ">g, one GPU", ">s, serial", ">k, coherency", ">misfit", ">ends at", "/95% intervals")
+    heads = columns_of("law", ">g, one GPU", ">s, serial", ">k, coherency", ">misfit", ">ends at")
     return Table("scale-laws", f"Laws fitted to {clean(source)}", heads, rows, tuple(remarks))
 
 
