@@ -31,6 +31,11 @@ def test_one_gpu_computes_six_flop_a_parameter_and_token_and_moves_adams_states(
     assert step.all_reduce_s == step.tensor_s == step.bubble_s == 0
 
 
+def test_a_convolutions_flop_may_be_given() -> None:
+    step = scale(model="params=25.6e6,seq=1,flop=24.6e9,batch=256,dtype=fp16", gpus=[1], **H100).curves[0].rows[0].step
+    assert step.compute_s == pytest.approx(256 * 24.6e9 / 989e12, rel=0.01)
+
+
 def test_float32_training_moves_twenty_eight_bytes_a_parameter_too() -> None:
     model = TrainingModel(1e9, seq=1, dtype="float32")
     step = scale(model=model, gpus=[1], **H100).curves[0].rows[0].step

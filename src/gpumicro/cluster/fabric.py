@@ -200,4 +200,5 @@ def measured_fabric(sweeps: Sequence[AllReduce], gpus_per_node: int | None) -> F
         local = gpus_per_node or inside[-1][0].ranks or 1
         return Fabric(MEASURED, inside[-1][1], between[-1][1], local, inside[-1][0].ranks)
     sweep, hop = usable[-1]
-    return Fabric(MEASURED, hop, None, gpus_per_node or sweep.ranks or 1, sweep.ranks)
+    on_a_host = max(1, (sweep.ranks or 1) // (sweep.hosts or 1))
+    return Fabric(MEASURED, hop, None, gpus_per_node or on_a_host, sweep.ranks)

@@ -21,7 +21,9 @@ def pick_rates(
     dtype None: the one with the fastest GEMM of those that models are trained in. Raises UsageError.
     """
     user = load_user(spec) if spec and spec.endswith(".toml") else None
-    name = user.gpus[0].id if user and user.gpus else spec
+    if user and not user.gpus:
+        raise UsageError(f"--spec {spec}: it has no [[gpu]] table")
+    name = user.gpus[0].id if user else spec
     sheet = None if name is None else spec_figures(name, user)
     measured = [one for doc in documents for one in doc.devices if device in (None, one.device, one.name)]
     if device is not None and not measured:
@@ -46,7 +48,7 @@ def pick_rates(
         )
     notes = [] if source is not sheet or not measured else [f"No {key} GEMM was measured: the data sheet's is used."]
     memory = source.memory_bytes or (sheet.memory_bytes if sheet else None)
-    return Rates(f"{source.kind} {source.name}", key, source.gemm[key], dram, memory), notes
+    return Rates(source.name, source.kind, key, source.gemm[key], dram, memory), notes
 
 
 def _fastest(source: DeviceFigures) -> str:
@@ -57,7 +59,7 @@ def _fastest(source: DeviceFigures) -> str:
 
 
 def node_of(rates: Rates) -> int:
-    return 1 if rates.device.startswith("cpu") else GPUS_PER_NODE
+    return 1 if rates.kind == "cpu" else GPUS_PER_NODE
 
 
 def per_rank(rates: Rates, fabric: Fabric) -> tuple[Rates, list[str]]:

@@ -122,7 +122,7 @@ def scale(
     check_split(divided, wanted)
     found = measured_fabric([sweep for one in documents for sweep in one.all_reduce], gpus_per_node)
     rates, notes = pick_rates(documents, wanted.dtype, spec, device)
-    if found and found.measured_ranks and rates.device.startswith("cpu"):
+    if found and found.measured_ranks and rates.kind == "cpu":
         rates, shared = per_rank(rates, found)
         notes += shared
     setting = Setting(replace(wanted, dtype=rates.dtype), divided, rates, overlap, utilization)

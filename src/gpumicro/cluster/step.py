@@ -28,6 +28,7 @@ class Rates:
     """One GPU: its fastest GEMM of the model's dtype, its DRAM and its memory (None: not known)."""
 
     device: str
+    kind: str  # "cpu", "cuda"
     dtype: str
     flop_per_s: Figure
     dram_bytes_per_s: Figure

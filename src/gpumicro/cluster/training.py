@@ -22,15 +22,16 @@ KEPT: Mapping[str, tuple[int, int, int]] = {
     "float32": (4, 4, 8), "tf32": (4, 4, 8), "float64": (8, 8, 16),
 }  # fmt: skip
 _COUNTS = ("layers", "hidden", "seq", "heads", "vocab", "batch", "micro", "accumulate")
-KEYS = ("params", *_COUNTS, "dtype", "recompute")
+KEYS = ("params", *_COUNTS, "flop", "dtype", "recompute")
 DEFAULT = "params=7e9,layers=32,hidden=4096,seq=4096"
-MOST = 1e18
+MOST = 1e24
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingModel:
     """A model and how it is fed. `batch`: samples of all GPUs in a step (None: it grows with the GPUs, `micro` x
-    `accumulate` samples for each replica). `dtype` None: the fastest that was measured."""
+    `accumulate` samples for each replica). `dtype` None: the fastest that was measured. `flop`: forward and backward
+    FLOP of a sample where they do not follow from the parameters (a convolution's)."""
 
     params: float
     seq: int
@@ -43,6 +44,7 @@ class TrainingModel:
     micro: int = 1
     accumulate: int = 1
     recompute: str = "selective"
+    flop: float | None = None
 
     @property
     def kept(self) -> tuple[int, int, int]:
@@ -62,6 +64,8 @@ class TrainingModel:
         recomputation repeats the scores' forward pass only (Korthikanti et al., arXiv 2205.05198, 5).
         """
         forward, scores = 2 * self.params, self._scores()
+        if self.flop is not None:
+            forward, scores = self.flop / self.seq / 3, 0.0
         return 3 * (forward + scores) + {"none": 0.0, "selective": scores, "full": forward + scores}[self.recompute]
 
     def model_flop_per_token(self) -> float:
@@ -100,6 +104,7 @@ def parse_model(text: str) -> TrainingModel:
     if "seq" not in values:
         raise UsageError("--model: seq (tokens a sample) is missing: add seq=4096, or 1 where samples have no tokens")
     values["params"] = _parameters(given, values)
+    values["flop"] = float(_count("flop", given["flop"])) if "flop" in given else None
     values["dtype"] = _dtype(given["dtype"]) if "dtype" in given else None
     if "recompute" in given:
         values["recompute"] = given["recompute"]
@@ -108,7 +113,7 @@ def parse_model(text: str) -> TrainingModel:
 
 def checked(model: TrainingModel) -> TrainingModel:
     """The same, or a UsageError for what no model can be."""
-    for key in ("params", *_COUNTS):
+    for key in ("params", "flop", *_COUNTS):
         value = getattr(model, key)
         if value is not None and not 0 < value <= MOST:
             raise UsageError(f"--model: {key} must be above 0 and at most {MOST:g}, not {value:g}")
