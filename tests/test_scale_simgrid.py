@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+RECORDED = Path(__file__).parent / "data" / "scaling" / "simgrid.json"
 BENCH = Path(__file__).parents[1] / "bench" / "simgrid.py"
 
 
@@ -23,15 +25,26 @@ def bench() -> ModuleType:
     return module
 
 
-def test_the_formulas_agree_with_smpi_at_16_hosts(bench: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hosts", [64, 100, 128, 256, 512, 1024])
+def test_the_formulas_agree_with_what_smpi_gave_beyond_one_machine(bench: ModuleType, hosts: int) -> None:
+    table = json.loads(RECORDED.read_text("utf-8"))
+    rows = [row for row in table["rows"] if row[1] == hosts]
+    assert {name for name, *_ in rows} == set(bench.ALGORITHMS)
+    for name, _, size, seconds in rows:
+        allowed = 0.005 if hosts & (hosts - 1) == 0 else 0.07  # SMPI's ring pads what does not divide
+        assert bench.formula(name, hosts, size) == pytest.approx(seconds, rel=allowed), (name, size)
+
+
+@pytest.mark.parametrize("hosts", [6, 16])
+def test_the_formulas_agree_with_smpi_itself(bench: ModuleType, tmp_path: Path, hosts: int) -> None:
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
         pytest.skip("SimGrid is not installed (Debian: simgrid, libsimgrid-dev)")
     program = tmp_path / "all_reduce"
     Path(f"{program}.c").write_text(bench.PROGRAM)
     subprocess.run(["smpicc", f"{program}.c", "-o", str(program)], check=True, cwd=tmp_path, capture_output=True)
     for name, options in bench.ALGORITHMS.items():
-        for size, seconds in bench.simulate(program, 16, options, [4096, 1 << 18]).items():
-            assert bench.formula(name, 16, size) == pytest.approx(seconds, rel=0.02), (name, size)
+        for size, seconds in bench.simulate(program, hosts, options, [6 << 12, 6 << 15]).items():
+            assert bench.formula(name, hosts, size) == pytest.approx(seconds, rel=0.05), (name, size)
 
 
 def test_the_platform_has_half_the_latency_on_each_of_a_routes_two_links(bench: ModuleType) -> None:
