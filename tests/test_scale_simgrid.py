@@ -35,6 +35,13 @@ def test_the_formulas_agree_with_what_smpi_gave_beyond_one_machine(bench: Module
         assert bench.formula(name, hosts, size) == pytest.approx(seconds, rel=allowed), (name, size)
 
 
+def test_the_hierarchy_agrees_with_what_smpi_gave_for_nodes_of_eight(bench: ModuleType) -> None:
+    rows = json.loads(RECORDED.read_text("utf-8"))["nodes"]["rows"]
+    assert {(ports, hosts) for ports, hosts, *_ in rows} == {(p, h) for p in (1, 8) for h in (64, 128, 1024)}
+    for ports, hosts, size, seconds in rows:
+        assert bench.hierarchy(hosts, size, ports) == pytest.approx(seconds, rel=0.02), (ports, hosts, size)
+
+
 @pytest.mark.parametrize("hosts", [6, 16])
 def test_the_formulas_agree_with_smpi_itself(bench: ModuleType, tmp_path: Path, hosts: int) -> None:
     if not (shutil.which("smpicc") and shutil.which("smpirun")):
