@@ -1,8 +1,8 @@
 """Do the formulas of all_reduce hold beyond one machine? SimGrid's SMPI runs real all_reduce algorithms on simulated
 hosts with the same latency and time a byte, and the formulas that `gpumicro scale` uses are set beside what it gives.
 
-    apt install simgrid libsimgrid-dev && python bench/simgrid.py                 # 64 to 1,024 hosts, ten minutes or more
-    python bench/simgrid.py --hosts 64 --sizes 1048576                            # seconds
+    apt install simgrid libsimgrid-dev && python bench/simgrid.py      # 64 to 1,024 hosts, ten minutes or more
+    python bench/simgrid.py --hosts 64 --sizes 1048576                 # seconds
 
 Flat algorithms first, then the hierarchy that `scale` takes a cluster for: reduce-scatter in nodes of 8, a ring
 between nodes, all-gather in the nodes, with a port a GPU and with one port for the whole node.

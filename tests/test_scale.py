@@ -162,7 +162,7 @@ def test_a_measured_node_may_be_joined_by_links_of_a_spec() -> None:
     assert fabric.between is not None
     assert fabric.between.origin == "spec"
     assert fabric.place(32, 1) == (8, 4)
-    with pytest.raises(UsageError, match="no all_reduce was measured"):
+    with pytest.raises(UsageError, match="no all_reduce can be used"):
         parse_fabrics("measured+ib-ndr", 4)
 
 

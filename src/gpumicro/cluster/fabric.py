@@ -131,7 +131,7 @@ def _fabric(text: str, gpus_per_node: int, measured: Fabric | None) -> Fabric:
     if parts[0] != MEASURED:
         return Fabric(text, spec_hop(parts[0]), between, gpus_per_node)
     if measured is None:
-        raise UsageError(f"--links {text}: no all_reduce was measured; add a result of `gpumicro collectives`")
+        raise UsageError(f"--links {text}: no all_reduce can be used; add a result of `gpumicro collectives`")
     return Fabric(text, measured.inside, between or measured.between, measured.gpus_per_node, measured.measured_ranks)
 
 
@@ -183,6 +183,16 @@ def measured_hop(found: AllReduce) -> Hop | None:
     )  # fmt: skip
     hosts = f" on {found.hosts} host{'s' * (found.hosts != 1)}" if found.hosts else ""
     return Hop(f"{ranks} ranks{hosts}", alpha, beta)
+
+
+def unusable(sweeps: Sequence[AllReduce]) -> str:
+    """Why the sweeps that were measured give no link, in a sentence each; "" where none was."""
+    reasons = []
+    for found in sweeps:
+        ranks = "one rank has no link" if found.ranks == 1 else "the file does not say how many ranks ran"
+        why = ranks if (found.ranks or 1) < 2 else found.fitted.why or "its time does not grow with the size"
+        reasons.append(f"{found.file}: {found.sweep.name}: {why}")
+    return "; ".join(reasons)
 
 
 def measured_fabric(sweeps: Sequence[AllReduce], gpus_per_node: int | None) -> Fabric | None:

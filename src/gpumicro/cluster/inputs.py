@@ -33,6 +33,8 @@ def pick_rates(
     source = with_gemm or sheet
     if source is None:
         there = sorted({key for one in measured for key in one.gemm})
+        if not documents:
+            raise UsageError("give the result of `gpumicro roofline -o r.json`, or a data sheet: --spec h100-sxm5-80")
         what = "no GEMM" if dtype is None else f"no {dtype} GEMM"
         raise UsageError(
             f"{what} in these results (there are: {', '.join(there) or 'none'}): measure it with `gpumicro roofline -o "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..collectives.predictions import MOST_RANKS
 from ..errors import UsageError
 from ..units import parse_count
-from .fabric import Fabric, measured_fabric, parse_fabrics
+from .fabric import Fabric, measured_fabric, parse_fabrics, unusable
 from .figures import DocumentFigures, read_figures
 from .footprint import ZERO_STAGES, Footprint, Split, check_split, footprint
 from .inputs import node_of, per_rank, pick_rates, reach
@@ -120,7 +120,8 @@ def scale(
     documents = [read_figures(one) if isinstance(one, str) else one for one in results]
     divided = split or Split()
     check_split(divided, wanted)
-    found = measured_fabric([sweep for one in documents for sweep in one.all_reduce], gpus_per_node)
+    sweeps = [sweep for one in documents for sweep in one.all_reduce]
+    found = measured_fabric(sweeps, gpus_per_node)
     rates, notes = pick_rates(documents, wanted.dtype, spec, device)
     if found and found.measured_ranks and rates.kind == "cpu":
         rates, shared = per_rank(rates, found)
@@ -131,12 +132,14 @@ def scale(
     if not fabrics:
         raise UsageError(
             "nothing says how fast the GPUs are joined: add a result of `gpumicro collectives` (at least 2 ranks, 5 "
-            "sizes), or name links, such as --links nvlink4+ib-ndr"
+            "sizes), or name links, such as --links nvlink4+ib-ndr" + (f" ({unusable(sweeps)})" if sweeps else "")
         )
     counts = parse_gpus(gpus, divided.model_ways)
     curves = tuple(_curve(setting, fabric, counts, worth) for fabric in fabrics)
     laws = fit_laws(read_counts(measured)) if measured else ()
     notes += reach(found, counts)
+    if sweeps and found is None:
+        notes.append(f"No measured all_reduce could be used: {unusable(sweeps)}.")
     return Scaling(setting, curves, _stages(setting, counts), laws, measured or "", tuple(notes))
 
 
