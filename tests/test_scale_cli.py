@@ -121,7 +121,8 @@ def test_measured_ranks_of_a_cpu_share_what_the_cpu_was_measured_at(tmp_path: Pa
     result.write(collective, sweep_files.between(2))
     told = run(CPU, str(collective), "--model", "params=1e8,layers=12,hidden=768,seq=128,dtype=fp32", "--gpus", "1..8")
     assert "one of 2 ranks on a host" in told
-    assert "all_reduce was measured at 2 ranks; beyond is the formula's word" in told
+    assert "imported: 2 ranks on 1 host" in told
+    assert "all_reduce is known at 2 ranks; beyond is the formula's word" in told
     whole, shared = (
         scale([CPU, *more], model="params=1e8,seq=128,dtype=fp32", gpus=[1], links=links).setting.rates
         for more, links in (((), "ib-ndr"), ((str(collective),), None))

@@ -108,7 +108,7 @@ def all_reduce_s(
 # -- from names and from measurements ----------------------------------------------------------------------------------
 
 
-MEASURED = "measured"
+MEASURED = "measured"  # the word of --links for what the files have
 
 
 def parse_fabrics(text: str, gpus_per_node: int, measured: Fabric | None = None) -> tuple[Fabric, ...]:
@@ -196,9 +196,10 @@ def unusable(sweeps: Sequence[AllReduce]) -> str:
 
 
 def measured_fabric(sweeps: Sequence[AllReduce], gpus_per_node: int | None) -> Fabric | None:
-    """What the files measured: sweeps on one host, and between hosts with one rank on each; None without a fit.
+    """What the files have, named by its origin ("measured", "imported" ...); None without a fit.
 
-    A sweep over several ranks on each of several hosts mixes both links; it stands for all ranks alike.
+    Sweeps on one host give the link inside a node, sweeps with one rank on each host that between nodes. A sweep over
+    several ranks on each of several hosts mixes both; it stands for all ranks alike.
     """
     usable = [(sweep, hop) for sweep in sweeps if (hop := measured_hop(sweep))]
     if not usable:
@@ -208,7 +209,7 @@ def measured_fabric(sweeps: Sequence[AllReduce], gpus_per_node: int | None) -> F
     between = [pair for pair in usable if pair[0].hosts and pair[0].hosts == pair[0].ranks and pair[0].hosts > 1]
     if inside and between:
         local = gpus_per_node or inside[-1][0].ranks or 1
-        return Fabric(MEASURED, inside[-1][1], between[-1][1], local, inside[-1][0].ranks)
+        return Fabric(inside[-1][1].origin, inside[-1][1], between[-1][1], local, inside[-1][0].ranks)
     sweep, hop = usable[-1]
     on_a_host = max(1, (sweep.ranks or 1) // (sweep.hosts or 1))
-    return Fabric(MEASURED, hop, None, gpus_per_node or on_a_host, sweep.ranks)
+    return Fabric(hop.origin, hop, None, gpus_per_node or on_a_host, sweep.ranks)

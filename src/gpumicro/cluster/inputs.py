@@ -87,4 +87,4 @@ def reach(fabric: Fabric | None, counts: Sequence[int]) -> list[str]:
     if fabric is None or fabric.measured_ranks is None or counts[-1] <= fabric.measured_ranks:
         return []
     cure = "" if fabric.between else ": their link is taken for all; --links measured+ib-ndr adds one between hosts"
-    return [f"all_reduce was measured at {fabric.measured_ranks} ranks; beyond is the formula's word{cure}."]
+    return [f"all_reduce is known at {fabric.measured_ranks} ranks; beyond is the formula's word{cure}."]
