@@ -15,7 +15,7 @@ from ..errors import UsageError
     "--model",
     metavar="KEY=VALUE,...",
     help="params, layers, hidden, seq, heads, vocab, dtype, batch (samples "
-    "of all GPUs), micro, accumulate, recompute (none, selective, full). [default: a 7e9 one]",
+    "of all GPUs), micro, accumulate, recompute (none, selective, full), flop (of a sample). [default: a 7e9 one]",
 )
 @click.option("--gpus", default="1..4096", show_default=True, metavar="COUNTS", help="1..4096 (doubling) or 8,24,1e6.")
 @click.option(
