@@ -64,3 +64,8 @@ def document(items: Sequence[Mapping[str, Any]] | None = None, **more: Any) -> d
     doc = result_files.file(*found, **more)
     doc["imported"] = {"tool": "nccl-tests", "version": "2.17.0", "file": "x.txt"}
     return doc
+
+
+def between(ranks: int = 2, hosts: int = 1, **more: Any) -> dict[str, Any]:
+    """A result of a straight sweep between so many ranks on so many hosts."""
+    return document([item(size, line(size), ranks=ranks, hosts=hosts, **more) for size in SIZES])

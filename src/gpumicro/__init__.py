@@ -32,6 +32,8 @@ _PUBLIC = {
     "Roofline": "chart",
     "roofline": "chart",
     "import_results": "imports",
+    "precision": "cluster.precision",
+    "scale": "cluster.scale",
     "Placed": "placed",
     "measured": "measuring",
     "CudaError": "errors",
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
+    from .cluster.precision import precision
+    from .cluster.scale import scale
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

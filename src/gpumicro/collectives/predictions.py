@@ -60,6 +60,20 @@ def _levels(p: int) -> int:
     return (p - 1).bit_length()  # ceil(log2 p)
 
 
+def _doubling(p: int) -> Terms:
+    """Pairs at distances 1, 2, 4 ... exchange all bytes. Where p is no power of two, the ranks above the largest one
+    first hand theirs to a partner and get the result back at the end: two steps more, one of them with a sum."""
+    steps, extra = p.bit_length() - 1, 0 if p & (p - 1) == 0 else 2
+    return Terms(steps + extra, steps + extra, steps + extra / 2)
+
+
+def _halving_and_doubling(p: int) -> Terms:
+    """Reduce-scatter by halving, all-gather by doubling, among the largest power of two of ranks, as above."""
+    steps, extra = p.bit_length() - 1, 0 if p & (p - 1) == 0 else 2
+    share = 1 - 2.0**-steps
+    return Terms(2 * steps + extra, 2 * share + extra, share + extra / 2)
+
+
 # collective -> algorithm -> formula; "ring" first: it is what is taken where none is named
 ALGORITHMS: Mapping[str, Mapping[str, Algorithm]] = {
     "all_reduce": {
@@ -76,11 +90,12 @@ ALGORITHMS: Mapping[str, Mapping[str, Algorithm]] = {
             lambda p: Terms(2 * _levels(p), 2.0, 1.0),
         ),
         "recursive-doubling": Algorithm(
-            "ceil(log2 p) (alpha + n beta + n gamma)", lambda p: Terms(_levels(p), _levels(p), _levels(p))
+            "k (alpha + n beta + n gamma), k = log2 p; floor(log2 p) + 2 where p is no power of two", _doubling
         ),
         "rabenseifner": Algorithm(
-            "2 ceil(log2 p) alpha + 2(p-1)/p n beta + (p-1)/p n gamma",
-            lambda p: Terms(2 * _levels(p), 2 * (p - 1) / p, (p - 1) / p),
+            "2 log2 p alpha + 2(p-1)/p n beta + (p-1)/p n gamma; of the power of two below p and 2 (alpha + n beta) "
+            "where p is none",
+            _halving_and_doubling,
         ),
     },
     "all_gather": {

@@ -14,7 +14,8 @@ from .toml import Reader, read_toml
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a link, of one GPU or one port. `reduces_in_switch`: "NVLS", "SHARP" or None."""
+    """One direction of a link, of one GPU or one port. `reduces_in_switch`: "NVLS", "SHARP" or None; `kind`: "nvlink",
+    "pcie", "infiniband", "ethernet", or "" of a rate that the user gave."""
 
     id: str
     name: str
@@ -22,6 +23,8 @@ class Link:
     reduces_in_switch: str | None
     note: str
     source: tuple[str, ...]
+    kind: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +40,7 @@ def _link(entry: Reader) -> Link:
     rate = entry.number("gbs_per_dir") or 0.0
     return Link(
         entry.text("id") or "", entry.text("name") or "", from_prefix(rate, "G"), entry.text("reduces_in_switch"),
-        entry.text("note") or "", entry.texts("source"),
+        entry.text("note") or "", entry.texts("source"), entry.text("kind") or "", entry.texts("aliases"),
     )  # fmt: skip
 
 
@@ -46,7 +49,7 @@ def find_link(name: str) -> Link:
     ("46GB/s"). Raises UsageError with the list."""
     wanted = _plain(name)
     for link in link_specs():
-        if wanted in (_plain(link.id), _plain(link.name)):
+        if wanted in map(_plain, (link.id, link.name, *link.aliases)):
             return link
     if name.strip()[:1].isdigit() and "/" in name:
         rate = parse(name, "B/s")
