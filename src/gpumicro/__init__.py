@@ -34,6 +34,10 @@ _PUBLIC = {
     "import_results": "imports",
     "Placed": "placed",
     "measured": "measuring",
+    "break_even": "cluster.ownership",
+    "checkpoint_plan": "cluster.checkpoint",
+    "cost_efficiency_score": "cluster.cost",
+    "cost_report": "cluster.cost_report",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -44,6 +48,10 @@ if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
+    from .cluster.checkpoint import checkpoint_plan
+    from .cluster.cost import cost_efficiency_score
+    from .cluster.cost_report import cost_report
+    from .cluster.ownership import break_even
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

@@ -25,20 +25,20 @@ class Price:
     """US dollars for an hour of the whole instance, as of a day, from a source."""
 
     usd_per_hour: float
-    date: date
+    day: date
     source: str
     region: str | None = None
     kind: str = "on-demand"  # one of KINDS
 
     def age_days(self, today: date) -> int:
         """Days since it was read; negative for a date that is still to come."""
-        return (today - self.date).days
+        return (today - self.day).days
 
     def words(self, today: date) -> str:
-        """`us-east-1, 2026-07-20 (133 days old), aws/...`."""
+        """`on-demand, us-east-1, 2026-07-20 (133 days old)`."""
         days = self.age_days(today)
         age = "today" if days == 0 else f"{days} days old" if days > 0 else f"{-days} days ahead"
-        return f"{self.kind}, {self.region or 'no region'}, {self.date.isoformat()} ({age}), {self.source}"
+        return ", ".join(filter(None, (self.kind, self.region, f"{self.day.isoformat()} ({age})")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,9 @@ def _instance(entry: Reader) -> Instance:
     memory, network = entry.number("memory_gib"), entry.number("network_gbps")
     return Instance(
         provider, name, gpu, count, vcpus, None if memory is None else memory * GIB,
-        None if network is None else from_prefix(network, "G"), entry.text("fabric") or "", entry.text("intra_node") or "",
-        _nvme(entry), _list_price(entry), entry.texts("unknown"), entry.texts("source"), str(entry.table.get("note") or ""),
+        None if network is None else from_prefix(network, "G"), entry.text("fabric") or "",
+        entry.text("intra_node") or "", _nvme(entry), _list_price(entry), entry.texts("unknown"),
+        entry.texts("source"), str(entry.table.get("note") or ""),
     )  # fmt: skip
 
 
