@@ -13,19 +13,9 @@ import click
 from .. import __version__
 
 COMMANDS = (
-    "roofline",
-    "run",
-    "report",
-    "compare",
-    "ab",
-    "import",
-    "collectives",
-    "allreduce",
-    "cost",
-    "info",
-    "list",
-    "specs",
-)
+    "roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "cost", "launch", "memory",
+    "info", "list", "specs",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
