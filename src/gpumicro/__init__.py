@@ -38,6 +38,9 @@ _PUBLIC = {
     "checkpoint_plan": "cluster.checkpoint",
     "cost_efficiency_score": "cluster.cost",
     "cost_report": "cluster.cost_report",
+    "launch_plan": "cluster.launch",
+    "launch_text": "cluster.launch",
+    "memory_advice": "cluster.memory",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from .cluster.checkpoint import checkpoint_plan
     from .cluster.cost import cost_efficiency_score
     from .cluster.cost_report import cost_report
+    from .cluster.launch import launch_plan, launch_text
+    from .cluster.memory import memory_advice
     from .cluster.ownership import break_even
     from .comparison import Comparison, compare
     from .device import Device
