@@ -250,7 +250,8 @@ def test_fail_on_and_times_with_units(capfd: Any) -> None:
     assert "B is better" in capfd.readouterr().out
 
 
-def test_ctrl_c_shows_what_there_is_and_ends_the_command_at_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_shows_what_there_is_and_ends_the_command_at_work(tmp_path: Path, number: int) -> None:
     mark = tmp_path / "pids"
     command = f"sh -c 'echo $$ >> {mark}; sleep 0.1; test $(wc -l < {mark}) -lt 30 || sleep 60'"
     parent = subprocess.Popen(
@@ -260,7 +261,7 @@ def test_ctrl_c_shows_what_there_is_and_ends_the_command_at_work(tmp_path: Path)
     deadline = time.monotonic() + 60
     while not (mark.exists() and len(mark.read_text().split()) >= 30) and time.monotonic() < deadline:
         time.sleep(0.05)
-    parent.send_signal(signal.SIGINT)
+    parent.send_signal(number)
     out, err = parent.communicate(timeout=60)
     assert parent.returncode == 130, err
     assert "6 blocks" in out

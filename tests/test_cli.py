@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gpumicro.__main__ import ENDING
 from gpumicro.cli import COMMANDS
 
 GOLDEN = Path(__file__).parent / "data" / "roofline-cpu.json"
@@ -22,10 +23,11 @@ GPUMICRO = [sys.executable, "-m", "gpumicro"]
 
 @pytest.fixture(autouse=True)
 def _handler() -> Iterator[None]:
-    """`main` in this process takes SIGTERM over."""
-    before = signal.getsignal(signal.SIGTERM)
+    """`main` in this process takes signals over."""
+    before = {number: signal.getsignal(number) for number in ENDING}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def run(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

@@ -139,3 +139,16 @@ def test_footprints_are_swept_from_l1_to_beyond_l2() -> None:
     assert min(walked) <= 16 * 1024
     assert max(walked) > 2 * 50 * MIB
     assert not [i for i in items(gpu(), mode="quick") if i.spec.name == "latency.gpu_chase" and i.level is None]
+
+
+def test_a_quick_run_takes_the_likeliest_variant_that_the_backend_has() -> None:
+    class OneGemm(AnyGpu):
+        def variants(self, spec: Any, dtype: str, device: Device) -> tuple[str, ...]:
+            return ("64x64",) if spec.name == "gemm.tiled" else spec.gpu.variants(dtype, device)
+
+    def tiles(backend: AnyGpu) -> set[str]:
+        planned = make_plan(gpu(), backend, mode="quick", dtypes=["float32"])  # type: ignore[arg-type]
+        all_items = [item for group in planned.groups for item in group.items]
+        return {item.execution.variant for item in all_items if item.spec.name == "gemm.tiled"}
+
+    assert tiles(OneGemm()) == {"64x64"} != tiles(AnyGpu())

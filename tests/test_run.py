@@ -16,7 +16,7 @@ import pytest
 from test_placing import document
 
 from gpumicro import own_file, result
-from gpumicro.__main__ import main
+from gpumicro.__main__ import ENDING, main
 from gpumicro.counts import Declared
 from gpumicro.errors import UsageError
 from gpumicro.reach import OwnCodeError
@@ -64,9 +64,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in ENDING}
     yield tmp_path
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def run(capsys: pytest.CaptureFixture[str], target: str, *options: str) -> tuple[int, str, str]:

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 
 def _terminated(signum: int, frame: FrameType | None) -> None:
-    """A batch system's SIGTERM ends a run as Ctrl-C does: what was measured is written."""
+    """A batch system's SIGTERM or a terminal that goes ends a run as Ctrl-C does: what was measured is written."""
     del frame
     raise KeyboardInterrupt(signum)
+
+
+def _listen() -> None:
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup's wish is kept
+            signal.signal(number, _terminated)
 
 
 def _say(text: str) -> None:
@@ -72,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a locale without the character must not end a run
-    signal.signal(signal.SIGTERM, _terminated)
+    _listen()
     try:
         return _run(arguments)
     except (KeyboardInterrupt, EOFError):

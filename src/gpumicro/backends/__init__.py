@@ -11,7 +11,7 @@ from ..device import Device
 from ..errors import BackendUnavailable, UsageError, nearest, unknown
 from ..kernels import find
 from ..spec import Check, Execution, OperandClass, Problem
-from .base import Availability, Backend, Prepared
+from .base import Availability, Backend, Prepared, variants_of
 
 __all__ = ["BACKENDS", "Availability", "Backend", "Check", "Prepared", "get", "prepare", "resolve", "select"]
 
@@ -164,8 +164,5 @@ def prepare(
     dtypes = spec.gpu.dtypes if on_gpu and spec.gpu else spec.dtypes
     problem = Problem.of(dtype or dtypes[0], operands, **sizes)
     if variant is None:
-        # A backend that has not all of a kernel's variants says which.
-        own = getattr(chosen, "variants", lambda *_: ())(spec, problem.dtype, where)
-        known = spec.gpu.variants(problem.dtype, where) if on_gpu and spec.gpu else spec.variants
-        variant = (own or known)[0]
+        variant = variants_of(chosen, spec, problem.dtype, where)[0]
     return chosen.prepare(spec, problem, Execution(threads, variant), where)

@@ -77,3 +77,10 @@ class Backend(Protocol):
     def supports(self, spec: KernelSpec, dtype: str, device: Device) -> Availability: ...
 
     def prepare(self, spec: KernelSpec, problem: Problem, execution: Execution, device: Device) -> Prepared: ...
+
+
+def variants_of(backend: Backend, spec: KernelSpec, dtype: str, device: Device) -> tuple[str, ...]:
+    """Ways to do the same work, best guess first: the backend's own where it has not all that the record lists."""
+    own: tuple[str, ...] = getattr(backend, "variants", lambda *_: ())(spec, dtype, device)
+    listed = spec.gpu.variants(dtype, device) if device.kind == "cuda" and spec.gpu else spec.variants
+    return own or listed

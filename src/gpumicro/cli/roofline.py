@@ -52,7 +52,8 @@ def _measure(survey: Survey, console: Console) -> None:
 def _undisturbed() -> Iterator[None]:
     """A Ctrl-C that comes now waits: a minute of measuring is not lost in the moment of writing it."""
     asked: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in ending if signal.getsignal(number) != signal.SIG_IGN]
     before = [signal.signal(number, lambda n, _: asked.append(n)) for number in numbers]
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..backends.base import Backend
+from ..backends.base import Backend, variants_of
 from ..device import Device
 from ..kernels import CATALOGUE, atomics, cache, copy, find, latency, peak
 from ..spec import KernelSpec, OperandClass
@@ -80,8 +80,10 @@ class GpuPlanner(Planner):
     ) -> list[Item]:
         """One item a variant, or the likeliest variant alone."""
         assert spec.gpu is not None
-        variants = spec.gpu.variants(dtype, self.device) or ("",)
-        return [self.item(spec.name, dtype, sizes, 1, variant, level) for variant in variants[: 1 if best else None]]
+        variants = spec.gpu.variants(dtype, self.device) or ("",)  # those that a backend has not are listed as skipped
+        if best:
+            variants = variants_of(self.backend, spec, dtype, self.device)[:1]
+        return [self.item(spec.name, dtype, sizes, 1, variant, level) for variant in variants]
 
     # -- arithmetic ---------------------------------------------------------------------------------------------
 
