@@ -51,12 +51,14 @@ def command(results: tuple[str, ...], show_list: bool, output: str | None, **giv
 
     \b
     gpumicro cost --list
-    gpumicro cost r.json --price 0.35                          # this machine at 0.35 dollars an hour
-    gpumicro cost h100.json --instance p5.48xlarge --instance a3-highgpu-8g --prices mine.toml
-    gpumicro cost --instance p5.48xlarge --nodes 16 --params 7e9 --tokens 2e12 --efficiency 35%..45%
-    gpumicro cost --instance p5.48xlarge --prices mine.toml --mtbi 20h..60h --checkpoint 90s --restart 5min
-    gpumicro cost --instance p5.48xlarge --capex 300e3 --opex 30e3 --lifetime 4 --machine-power 10200 --pue 1.3
-    --kwh 0.12 --utilisation 40%..80%
+    gpumicro cost r.json --price 0.35       this machine, 0.35 dollars an hour
+    gpumicro cost h100.json --instance p5.48xlarge --prices mine.toml
+    gpumicro cost --instance p5.48xlarge --nodes 16 \\
+        --params 7e9 --tokens 2e12 --efficiency 35%..45%
+    gpumicro cost --instance p5.48xlarge --prices mine.toml \\
+        --mtbi 20h..60h --checkpoint 90s --restart 5min
+    gpumicro cost --instance p5.48xlarge --capex 300e3 --opex 30e3 --lifetime 4 \\
+        --machine-power 10200 --pue 1.3 --kwh 0.12 --utilisation 40%..80%
 
     No price is made up: list prices carry their day and region, and most instances have none.
     """

@@ -24,11 +24,13 @@ def command() -> None:
     """Print the job script that runs a command of gpumicro on many nodes. Nothing is started without --submit.
 
     \b
-    gpumicro launch slurm --nodes 4 --gpus-per-node 8 -- collectives all_reduce --device cuda -o r.json
-    gpumicro launch slurm --nodes 64 --gpus-per-node 8 -- roofline -o results/{node}.json
-    gpumicro launch k8s --nodes 8 --gpus-per-node 8 --image registry/gpumicro -- roofline --quick
-    gpumicro launch mpijob --nodes 4 --gpus-per-node 8 --image registry/gpumicro -- collectives all
-    gpumicro launch torchrun --nodes 2 --gpus-per-node 8 --head node0 -- collectives all_reduce
+    gpumicro launch slurm --nodes 4 --gpus-per-node 8 -- collectives -o r.json
+    gpumicro launch slurm --nodes 64 --gpus-per-node 8 -- roofline -o {node}.json
+    gpumicro launch k8s --nodes 8 --gpus-per-node 8 --image my/image -- roofline
+    gpumicro launch mpijob --nodes 4 --gpus-per-node 8 --image my/image \\
+        -- collectives all
+    gpumicro launch torchrun --nodes 2 --gpus-per-node 8 --head node0 \\
+        -- collectives all_reduce
 
     `collectives` and `allreduce` run as one rank a GPU over all nodes, every other command once on each node; {node}
     in an argument is the node's number.
