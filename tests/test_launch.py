@@ -232,6 +232,19 @@ def test_ranks_of_several_pods_meet_by_the_services_name() -> None:
     assert command == ["mpirun", "--allow-run-as-root", "-n", "8", "gpumicro", "collectives"]
 
 
+def test_the_container_file_has_what_the_jobs_need() -> None:
+    text = (Path(__file__).parents[1] / "Containerfile").read_text(encoding="utf-8")
+    assert re.findall(r"^FROM (\S+)", text, re.M) == [
+        "nvidia/cuda:${CUDA}-devel-ubuntu24.04", "nvidia/cuda:${CUDA}-base-ubuntu24.04",
+    ]  # fmt: skip
+    extras = re.search(r'EXTRAS="(.*)"', text)
+    assert extras is not None
+    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{extra} = ", project, re.M) for extra in extras[1].split(","))
+    for needed in ("openmpi-bin", "openssh-server", "/usr/local/bin/gpumicro", "fio"):
+        assert needed in text
+
+
 # -- YAML --------------------------------------------------------------------------------------------------------------
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -356,6 +369,8 @@ def test_a_missing_scheduler_and_wrong_words_are_said(
     assert "sbatch is not on PATH, so nothing was submitted" in capsys.readouterr().err
     for words, what in (
         (["--", "rooflin"], "unknown command 'rooflin'; did you mean roofline"),
+        (["--", "roofline", "--quik"], "--quik"),
+        (["--", "collectives", "--iters", "many"], "not a valid integer"),
         (["--", "launch", "slurm"], "launch launches every command but itself"),
         (["--env", "NOVALUE", "--", "roofline"], "--env takes NAME=VALUE, not 'NOVALUE'"),
         (["--time", "30", "--", "roofline"], "'30' is no time; give its unit"),

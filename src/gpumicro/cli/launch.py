@@ -56,11 +56,22 @@ def _plan(words: tuple[str, ...], given: dict[str, Any]) -> LaunchPlan:
         raise UsageError(unknown("command", words[0], COMMANDS))
     if words[:1] == ("launch",):
         raise UsageError("launch launches every command but itself")
+    _check(words)
     given = {key: value for key, value in given.items() if value is not None}
     given["time_s"] = int(duration(given.pop("time")))
     given["environment"] = _pairs(given.pop("env"), "--env")
     given["volumes"] = _pairs(given.pop("volume", ()), "--volume")
     return launch_plan(words, given.pop("nodes"), given.pop("gpus_per_node"), **given)
+
+
+def _check(words: tuple[str, ...]) -> None:
+    """A wrong option is found now and not after hours in a queue. Nothing is run."""
+    from . import cli
+
+    with click.Context(cli, info_name="gpumicro") as context:
+        found = cli.get_command(context, words[0]) if words else None
+        if found is not None:
+            found.make_context(words[0], list(words[1:]), parent=context)
 
 
 def _options(kind: str) -> list[Decorator]:

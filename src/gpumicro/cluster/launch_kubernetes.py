@@ -14,6 +14,8 @@ from .yaml_text import yaml_text
 GPU = "nvidia.com/gpu"
 MOST_PODS = 100_000  # of an Indexed Job, as the API refuses more
 _MPIRUN = ("mpirun", "--allow-run-as-root")  # the image's user is root
+# an image with host keys of its own would give every pod the same: they are made here (Containerfile)
+_SSHD = ("bash", "-c", "ssh-keygen -A && exec /usr/sbin/sshd -De")
 _LABEL = "app.kubernetes.io/instance"
 
 
@@ -72,7 +74,7 @@ def mpijob_document(plan: LaunchPlan) -> dict[str, Any]:
         "Worker": {
             "replicas": plan.nodes,
             "template": {
-                "metadata": {"labels": {_LABEL: plan.name}}, "spec": _pod(plan, ["/usr/sbin/sshd", "-De"]),
+                "metadata": {"labels": {_LABEL: plan.name}}, "spec": _pod(plan, list(_SSHD)),
             },
         },
     }  # fmt: skip
