@@ -98,6 +98,7 @@ def test_the_list_and_the_score() -> None:
         (["--instance", "p5.48xlarge", "--flop", "1e22"], "needs its FLOP and its efficiency"),
         (["--instance", "p5.48xlarge", "--flop", "-1", "--efficiency", "0.4"], "FLOP of the run must be above zero"),
         (["--instance", "p5.48xlarge", "--step", "350"], "--step: '350' is no time; give its unit"),
+        ([RESULT, "--price", "1", "-o", RESULT], "which is read"),
         (["--mtbi", "20h"], "needs both --mtbi and --checkpoint"),
         (["--instance", "p5.48xlarge", "--capex", "1e5"], "owning needs --opex, --lifetime, --machine-power, --pue"),
         (["--gpu-hours", "3"], "needs both --gpu-hours and --latency"),

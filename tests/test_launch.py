@@ -247,7 +247,9 @@ def test_the_container_file_has_what_the_jobs_need() -> None:
 
 # -- YAML --------------------------------------------------------------------------------------------------------------
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=60
+)  # ten characters each at most, as they are escaped
 VALUES = st.recursive(
     TEXTS | st.booleans() | st.integers(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
@@ -279,6 +281,8 @@ def test_jobs_read_back_from_their_yaml() -> None:
 def test_yaml_as_it_is_written() -> None:
     text = yaml_text({"on": "no", "a/b": [{"x": 1, "y": []}, "t\n"], "flag": True, "none": {}}, {"z": "ü"})
     assert text == ('"on": "no"\n"a/b":\n- x: 1\n  "y": []\n- "t\\x0a"\nflag: true\nnone: {}\n---\nz: "\\xfc"\n')
+    with pytest.raises(ValueError, match="a key of 1026 characters"):
+        yaml_text({"-" * 1024: 1})
     with pytest.raises(TypeError, match=r"cannot be written here: 1\.5"):
         yaml_text({"a": 1.5})
 

@@ -65,7 +65,8 @@ def command(results: tuple[str, ...], show_list: bool, output: str | None, **giv
     from ..result import check_outputs, write
 
     if output is not None:
-        check_outputs([output])
+        for source in (*results, *filter(None, [given["prices"]])) or (None,):
+            check_outputs([output], source=source)
     if show_list:
         _list(given["prices"])
         return 0

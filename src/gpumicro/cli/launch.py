@@ -152,6 +152,9 @@ def _hand_over(words: list[str], text: str | None, environment: dict[str, str]) 
 
 
 _add("slurm", "A script for sbatch.")
-_add("k8s", "A Kubernetes Job, Indexed, a pod a node.")
+_add(
+    "k8s",
+    "A Kubernetes Job, Indexed, a pod a node; ranks of several pods meet by torchrun, which the image then needs.",
+)
 _add("mpijob", "An MPIJob for Kubeflow's MPI operator.")
 _add("torchrun", "The torchrun line for each node.")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_LONGEST_KEY = 1024  # YAML 1.2, 7.4.2: of a key on one line
 _NOT_PLAIN = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
@@ -47,7 +48,11 @@ def _part(item: Any, indent: str) -> Iterator[str]:
 
 
 def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN else _quoted(key)
+    if _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN:
+        return key
+    if len(quoted := _quoted(key)) > _LONGEST_KEY:
+        raise ValueError(f"a key of {len(quoted)} characters: YAML takes {_LONGEST_KEY}")
+    return quoted
 
 
 def _scalar(value: Any) -> str:
