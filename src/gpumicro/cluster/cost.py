@@ -109,8 +109,13 @@ def machine_cost(
         raise UsageError(f"{note}: no figure of {', '.join(sorted(missing))}; there are "
                          f"{', '.join(dtype for _, dtype, _ in rates) or 'none'}")  # fmt: skip
     chosen += [("DRAM", figures.dram)] if figures.dram else []
-    units = tuple(_unit_cost(what, rate, offer, power, site) for what, rate in chosen)
-    return MachineCost(offer, figures, note, power, units)
+    units = [_unit_cost(what, rate, offer, power, site) for what, rate in chosen]
+    # rate and power of the same seconds: no other figure says so well what a joule does
+    units += [
+        _unit_cost(f"sustained {key}", rate, offer, watts, site)
+        for key, (rate, watts) in figures.settled.items() if not wanted or key in {*wanted, "dram"}
+    ]  # fmt: skip
+    return MachineCost(offer, figures, note, power, tuple(units))
 
 
 def _unit_cost(what: str, rate: Figure, offer: Offer, power: Figure | None, pue: Uncertain) -> UnitCost:
@@ -124,7 +129,7 @@ def _unit_cost(what: str, rate: Figure, offer: Offer, power: Figure | None, pue:
         per_joule = spread(lambda rate, power, pue: rate / (power * pue), inputs)
     return UnitCost(
         what, rate, unit, usd, "" if usd else f"no price of {offer.instance.name} is known: give one with --prices",
-        per_joule, "" if per_joule else "no power was measured: give one with --power",
+        per_joule, "" if per_joule else "no power was measured: take a result with --sustained, or give --power",
     )  # fmt: skip
 
 

@@ -98,9 +98,13 @@ def _units(report: CostReport) -> Table:
     remarks = ["a PFLOP is 1e15 FLOP, a POP 1e15 OP, a TB 1e12 B of DRAM traffic; the rate is one device's"]
     if any(unit.per_joule for machine in report.machines for unit in machine.units):
         origins = {machine.power_w.origin for machine in report.machines if machine.power_w}
-        remarks.append(f"per joule at the site's meter: power of the device ({', '.join(sorted(origins))}) x PUE")
+        words = ", ".join(sorted(origins)) or "measured"
+        remarks.append(
+            f"per joule at the site's meter: power of the device ({words}) x PUE; sustained: rate and power of the "
+            "same seconds"
+        )
     else:
-        remarks.append("work per joule: no power was measured; give --power")
+        remarks.append("work per joule: no power was measured; take a result with --sustained, or give --power")
     names = ("work", ">rate", "origin", ">price of it", ">per joule")
     return Table("units", "What the work costs", columns_of(*names), tuple(rows), tuple(remarks))
 
