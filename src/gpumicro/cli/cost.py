@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--flop", metavar="N", help="Of the whole run, instead of these two.")
 @click.option("--efficiency", metavar="SHARE", help="Of the GEMM rate that a training step reaches: 35%..45%.")
 @click.option("--train-dtype", default="bfloat16", show_default=True, metavar="NAME", help="Whose GEMM rate counts.")
+@click.option("--scale", metavar="FILE", help="Of `gpumicro scale -o`: the price of a token by the number of GPUs.")
 @click.option("--mtbi", metavar="TIME", help="Mean time between interruptions of one node: 20h.")
 @click.option("--checkpoint", metavar="TIME", help="To write one: 90s.")
 @click.option("--restart", metavar="TIME", help="From an interruption to work again: 5min.")
@@ -65,7 +66,7 @@ def command(results: tuple[str, ...], show_list: bool, output: str | None, **giv
     from ..result import check_outputs, write
 
     if output is not None:
-        for source in (*results, *filter(None, [given["prices"]])) or (None,):
+        for source in (*results, *filter(None, [given["prices"], given["scale"]])) or (None,):
             check_outputs([output], source=source)
     if show_list:
         _list(given["prices"])
@@ -97,6 +98,7 @@ def _report(results: tuple[str, ...], given: dict[str, Any]) -> Any:
     from datetime import datetime, timezone
 
     from ..cluster.cost_report import cost_report
+    from ..cluster.cost_scaling import read_scaling
     from ..cluster.figures import read_figures
     from ..cluster.prices import load_prices, offer_of
 
@@ -116,6 +118,7 @@ def _report(results: tuple[str, ...], given: dict[str, Any]) -> Any:
         offers, documents, today=today, nodes=given["nodes"], power_w=_range(given, "power"), pue=_range(given, "pue"),
         dtypes=[_dtype(name) for name in given["dtypes"]], run=_run(given), interruptions=interruptions,
         spot_offers=[offer for offer in spot if offer.price], own=_owning(given),
+        scaling=read_scaling(given["scale"]) if given["scale"] else (), tokens=_run_tokens(given),
     )  # fmt: skip
 
 
@@ -159,6 +162,8 @@ def _run(given: dict[str, Any]) -> Any:
         if flop or params or tokens:
             raise UsageError("give the run by its steps or by its FLOP, not both")
         return Run(step_s=step, steps=given["steps"])
+    if given["scale"] and params is None and flop is None:
+        return None  # its tokens are those of the run that `scale` describes
     if (params is None) != (tokens is None):
         raise UsageError("--params and --tokens belong together: 6 x parameters x tokens is the FLOP of the run")
     if params is not None and flop is not None:
@@ -169,6 +174,14 @@ def _run(given: dict[str, Any]) -> Any:
     if flop is None:
         return None
     return Run(flop, efficiency, _dtype(given["train_dtype"]))
+
+
+def _run_tokens(given: dict[str, Any]) -> float | None:
+    """For --scale: of the whole run."""
+    from ..cluster.uncertain import positive
+
+    tokens = _range(given, "tokens")
+    return None if tokens is None else float(positive(tokens, "--tokens").value)
 
 
 def _interruptions(given: dict[str, Any]) -> Any:

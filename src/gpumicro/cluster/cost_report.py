@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..result import or_why
 from .checkpoint import CheckpointPlan, checkpoint_plan
 from .cost import MachineCost, RunCost, SpotCost, machine_cost, run_by_flop, run_by_steps, spot_cost
+from .cost_scaling import ScaledCost, ScaledStep, scaled_costs
 from .figures import DocumentFigures
 from .ownership import BreakEven, Ownership, break_even
 from .prices import STALE_DAYS, Offer
@@ -52,6 +53,7 @@ class CostReport:
     own: Ownership | None
     break_evens: tuple[tuple[MachineCost, BreakEven], ...]
     notes: tuple[str, ...]
+    scaled: tuple[ScaledCost, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For -o: SI units and dollars; what has no value has its reason."""
@@ -63,7 +65,7 @@ class CostReport:
             **or_why("checkpoints", _plan_json(self.plan), "no interruptions were given"),
             "spot": [_spot_json(offer, spot, self.today) for offer, spot in self.spots],
             "break_even": [_break_even_json(machine, found) for machine, found in self.break_evens],
-            "notes": list(self.notes),
+            "by_gpus": [_scaled_json(cost) for cost in self.scaled], "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def cost_report(
     offers: Sequence[Offer], documents: Sequence[DocumentFigures] = (), *, today: date, nodes: int = 1,
     power_w: Uncertain | None = None, pue: Uncertain | None = None, dtypes: Sequence[str] = (), run: Run | None = None,
     interruptions: Interruptions | None = None, spot_offers: Sequence[Offer] = (), own: Ownership | None = None,
+    scaling: Sequence[ScaledStep] = (), tokens: float | None = None,
 ) -> CostReport:  # fmt: skip
     """The report over machines (`offers`) with the figures of `documents`. Raises UsageError naming what is missing."""
     if nodes < 1:
@@ -83,7 +86,8 @@ def cost_report(
         raise UsageError("a break-even needs the cloud's price: give --prices or --price")
     evens = tuple((m, break_even(own, m.offer.price.usd_per_hour)) for m in priced if m.offer.price) if own else ()
     notes = (*_price_notes([*offers, *spot_offers], today), *_figure_notes(machines, documents))
-    return CostReport(today, nodes, machines, runs, plan, spots, own, evens, notes)
+    scaled = scaled_costs(machines, scaling, tokens) if scaling else ()
+    return CostReport(today, nodes, machines, runs, plan, spots, own, evens, notes, scaled)
 
 
 def _run(machine: MachineCost, run: Run, nodes: int) -> RunCost:
@@ -219,4 +223,14 @@ def _break_even_json(machine: MachineCost, found: BreakEven) -> dict[str, Any]:
         "own_usd_per_used_hour": spread_json(found.own_usd_per_used_hour),
         "from_utilisation": spread_json(found.from_utilisation), "payback_years": spread_json(found.payback_years),
         "verdict": found.verdict,
+    }  # fmt: skip
+
+
+def _scaled_json(cost: ScaledCost) -> dict[str, Any]:
+    step, none = cost.step, "no tokens of a run were given"
+    return {
+        "instance": cost.machine.offer.instance.id, "fabric": step.fabric, "gpus": step.gpus,
+        "instances": cost.instances, "step_s": step.step_s, **or_why("fits", step.fits, "the memory is not known"),
+        "usd_per_step": cost.usd_per_step, "usd_per_million_tokens": cost.usd_per_million_tokens,
+        **or_why("usd_run", cost.usd_run, none), **or_why("wall_s", cost.wall_s, none),
     }  # fmt: skip

@@ -12,6 +12,7 @@ from ..units import format_fraction, format_quantity
 from .checkpoint import CheckpointPlan
 from .cost import UnitCost
 from .cost_report import CostReport
+from .cost_scaling import cheapest
 from .prices import Offer
 from .uncertain import Spread
 
@@ -23,6 +24,8 @@ def cost_tables(report: CostReport) -> Iterator[Table]:
         yield _units(report)
     if report.runs:
         yield _runs(report)
+    if report.scaled:
+        yield _scaled(report)
     if report.plan:
         yield _checkpoints(report.plan)
     if report.spots:
@@ -132,6 +135,26 @@ def _runs(report: CostReport) -> Table:
     names = ("machine", ">nodes", ">time", ">device hours", ">cost", "/between")
     remarks = ("model: all devices at the rate of one, times the efficiency; nothing is added for interruptions",)
     return Table("runs", "The run", columns_of(*names), tuple(rows), remarks)
+
+
+def _scaled(report: CostReport) -> Table:
+    rows = tuple(
+        (
+            clean(f"{cost.machine.name}, {cost.step.fabric}"), f"{cost.step.gpus:,}", long_time(cost.step.step_s),
+            usd(cost.usd_per_step), usd(cost.usd_per_million_tokens), usd(cost.usd_run) if cost.usd_run else "",
+            long_time(cost.wall_s) if cost.wall_s else "", "does not fit" if cost.step.fits is False else "",
+        )
+        for cost in report.scaled
+    )  # fmt: skip
+    best = cheapest(report.scaled)
+    remarks = ["model: the step times of `gpumicro scale`; whole instances are paid"]
+    if best:
+        remarks.append(
+            f"least a token: {clean(best.machine.name)}, {clean(best.step.fabric)} on {best.step.gpus:,} GPUs, "
+            f"{usd(best.usd_per_million_tokens)} a million"
+        )
+    names = ("machine", ">GPUs", ">step", ">$/step", ">$/M tokens", ">run", ">in", "/memory")
+    return Table("by-gpus", "By number of GPUs", columns_of(*names), rows, tuple(remarks))
 
 
 def _checkpoints(plan: CheckpointPlan) -> Table:
