@@ -106,6 +106,8 @@ def test_torchrun_on_one_node_and_without_a_head() -> None:
         ({"environment": (("A B", "x"),)}, "--env 'A B'"),
         ({"environment": (("A", "x\0"),)}, "holds a NUL"),
         ({"volumes": (("/a:ro", "/b"),)}, "--volume /a:ro=/b"),
+        ({"volumes": (("/a", "/dev/shm"),)}, "something else stands at /dev/shm"),
+        ({"volumes": (("/a", "/c"), ("/b", "/c"))}, "something else stands at /c"),
         ({"volumes": (("/a", "b"),)}, "--volume /a=b"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import fastjsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from launches import HOSTILE, IMAGE, bash, expected, plan, seen_by, words_of
 
@@ -153,6 +153,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=5))
 def test_yaml_reads_back_as_what_was_written(document: dict[str, Any]) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")

@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..peaks import match_gpu
 from .figures import DeviceFigures, DocumentFigures, Figure, spec_figures
 from .prices import Offer
-from .uncertain import Spread, Uncertain, at_least_zero, exactly, positive, spread, within
+from .uncertain import Spread, Uncertain, as_pue, at_least_zero, exactly, positive, spread, within
 
 PFLOP, TB, HOUR_S = 1e15, 1e12, 3600.0
 
@@ -94,7 +94,7 @@ def machine_cost(
     nothing says what the machine's devices do.
     """
     figures, note = figures_for(offer, documents)
-    site = within(pue or exactly(1.0), "PUE", math.nextafter(1.0, 0.0), 10.0)
+    site = as_pue(pue or exactly(1.0))
     power = figures.power_w
     if power_w is not None:
         positive(power_w, "power")

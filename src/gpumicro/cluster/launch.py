@@ -134,7 +134,10 @@ def _names(plan: LaunchPlan) -> None:
     for key, _ in plan.environment:
         if not _VARIABLE.fullmatch(key):
             raise UsageError(f"--env {key!r}: the name of a variable has letters, digits and _, and no digit first")
+    targets = [target for _, target in plan.volumes]
     for source, target in plan.volumes:
+        if targets.count(target) > 1 or target == "/dev/shm":
+            raise UsageError(f"--volume {source}={target}: something else stands at {target} already")
         if not (_PATH.fullmatch(source) and _PATH.fullmatch(target) and target.startswith("/")):
             raise UsageError(f"--volume {source}={target}: a source and a full path inside, without commas and colons")
 

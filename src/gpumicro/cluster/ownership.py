@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .uncertain import Spread, Uncertain, at_least_zero, exactly, positive, spread, within
+from .uncertain import Spread, Uncertain, as_pue, at_least_zero, exactly, positive, spread, within
 
 HOURS_A_YEAR = 365.0 * 24
 
@@ -35,7 +35,7 @@ class Ownership:
         at_least_zero(self.power_w, "power")
         at_least_zero(self.idle_power_w, "idle power")
         at_least_zero(self.usd_per_kwh, "the price of a kWh")
-        within(self.pue, "PUE", math.nextafter(1.0, 0.0), 10.0)
+        as_pue(self.pue)
         within(self.utilisation, "utilisation", 0.0, 1.0)
 
     def inputs(self) -> dict[str, Uncertain]:

@@ -89,6 +89,13 @@ def at_least_zero(known: Uncertain, name: str) -> Uncertain:
     return known
 
 
+def as_pue(known: Uncertain) -> Uncertain:
+    """Itself. Raises UsageError for a PUE below 1 (a site draws at least what its machines draw) or above 10."""
+    if not (known.low >= 1 and known.high <= 10):
+        raise UsageError(f"PUE must be at least 1 and at most 10, not {known.low if known.low < 1 else known.high:g}")
+    return known
+
+
 def within(known: Uncertain, name: str, low: float, high: float) -> Uncertain:
     """Itself. Raises UsageError unless all of it lies in low < x <= high."""
     if not (low < known.low and known.high <= high):
