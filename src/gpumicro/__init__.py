@@ -36,6 +36,13 @@ _PUBLIC = {
     "scale": "cluster.scale",
     "Placed": "placed",
     "measured": "measuring",
+    "break_even": "cluster.ownership",
+    "checkpoint_plan": "cluster.checkpoint",
+    "cost_efficiency_score": "cluster.cost",
+    "cost_report": "cluster.cost_report",
+    "launch_plan": "cluster.launch",
+    "launch_text": "cluster.launch",
+    "memory_advice": "cluster.memory",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -48,6 +55,12 @@ if TYPE_CHECKING:
     from .chart import Roofline, roofline
     from .cluster.precision import precision
     from .cluster.scale import scale
+    from .cluster.checkpoint import checkpoint_plan
+    from .cluster.cost import cost_efficiency_score
+    from .cluster.cost_report import cost_report
+    from .cluster.launch import launch_plan, launch_text
+    from .cluster.memory import memory_advice
+    from .cluster.ownership import break_even
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from .. import model
@@ -15,6 +16,7 @@ from ..collectives.sweeps import Sweep, sweeps_of
 from ..peaks import GpuSpec, UserSpecs, find_gpu
 from ..peaks.links import find_link
 from ..result import read
+from ..sustain import SETTLED_SHARE
 
 Record = Mapping[str, Any]
 
@@ -65,6 +67,7 @@ class DeviceFigures:
     power_w: Figure | None = None  # the median under load; of a spec its limit
     energy_j: Figure | None = None  # of the whole run
     clock_hz: Figure | None = None  # the median under load
+    settled: Mapping[str, tuple[Figure, Figure]] = field(default_factory=dict)  # --sustained: level or dtype -> rate, W
 
     @property
     def dram(self) -> Figure | None:
@@ -170,6 +173,7 @@ def link_figure(name: str) -> Figure:
 
 
 _NO_SPREAD = "a data sheet gives no interval"
+_READINGS = "the median of readings over the run"
 
 
 def _sheet_figures(spec: GpuSpec) -> DeviceFigures:
@@ -211,7 +215,22 @@ def _device(doc: Record, entry: Record, file: str, host: str | None, driver: str
         _seen((seen.get("power_w") or {}).get("median"), "W", tag, where),
         _seen(seen.get("energy_j"), "J", tag, where),
         _seen((seen.get("sm_clock_hz") or {}).get("median") or seen.get("clock_hz"), "Hz", tag, where),
+        dict(_settled(doc, ceilings, file)),
     )  # fmt: skip
+
+
+def _settled(doc: Record, ceilings: list[Record], file: str) -> Iterator[tuple[str, tuple[Figure, Figure]]]:
+    """The rate that a sustained run settled at, and the median power of the same seconds, where that was told."""
+    for run in doc.get("sustained") or ():
+        ceiling = next((c for c in ceilings if c["id"] == run["ceiling"]), None)
+        start = run["series"][-1]["t_s"] * (1 - SETTLED_SHARE) if run["series"] else 0.0
+        watts = [p["power_w"] for p in run["series"] if p["t_s"] >= start and p["power_w"]]
+        if ceiling is None or not watts:
+            continue
+        tag, where, last = origin_of(doc, ceiling), f"{file}: {ceiling['id']}, sustained", run["settled"]
+        unit, ends = _unit(ceiling["dtype"]) if ceiling["kind"] == "arithmetic" else "B/s", last["ci95"]
+        rate = Figure(last["value"], unit, tag, where, (ends[0], ends[1]) if ends else None, last.get("ci95_why", ""))
+        yield ceiling["dtype"] or ceiling["level"], (rate, Figure(median(watts), "W", tag, where, None, _READINGS))
 
 
 def _unit(dtype: str | None) -> str:
@@ -219,7 +238,7 @@ def _unit(dtype: str | None) -> str:
 
 
 def _seen(value: float | None, unit: str, tag: str, where: str) -> Figure | None:
-    return None if not value else Figure(value, unit, tag, where, None, "the median of readings over the run")
+    return None if not value else Figure(value, unit, tag, where, None, _READINGS)
 
 
 def rate_figure(doc: Record, record: Record, key: str, unit: str, file: str) -> Figure | None:

@@ -1,0 +1,117 @@
+"""The how-tos: every command line on them is one that the command takes, and those marked `runs` are run in order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpumicro.cli import COMMANDS, cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+HOW_TOS = ("accept-a-node", "why-slower", "cloud-a-or-b", "is-my-kernel-good")
+AWAITED = ("--pairs",)  # of collectives
+FILE = re.compile(r"<!-- file: ([\w.]+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
+BLOCK = re.compile(r"(?:(<!-- runs -->)\n\n)?((?:^ {4}.+\n)+)", re.MULTILINE)
+
+
+def lines(name: str) -> list[tuple[bool, str]]:
+    """Each command line of a page, and whether it is marked to run."""
+    text = FILE.sub("", (DOCS / f"{name}.md").read_text(encoding="utf-8"))
+    return [(bool(mark), line.strip()) for mark, block in BLOCK.findall(text) for line in block.splitlines()]
+
+
+def words_of(line: str) -> list[str]:
+    """gpumicro's arguments of a command line, none where it is another program's."""
+    words = shlex.split(line, comments=True)
+    for start in (["gpumicro"], ["python", "-m", "gpumicro"]):
+        for index in range(len(words)):
+            if words[index : index + len(start)] == start and (index == 0 or words[0] == "mpirun"):
+                return words[index + len(start) :]
+    return []
+
+
+COMMAND_LINES = [(name, line) for name in HOW_TOS for _, line in lines(name) if words_of(line)]
+
+
+def test_the_pages_have_command_lines() -> None:
+    assert {name for name, _ in COMMAND_LINES} == set(HOW_TOS)
+    assert words_of("mpirun -n 8 python -m gpumicro info  # x") == ["info"]
+    assert words_of("docker build .") == []
+
+
+@pytest.mark.parametrize(("name", "line"), COMMAND_LINES, ids=lambda text: text[:60])
+def test_the_commands_options_exist(name: str, line: str) -> None:
+    del name
+    words = words_of(line)
+    if words[0] not in COMMANDS:
+        pytest.skip(f"no command {words[0]} in this version")
+    try:
+        parses(cli, words)
+    except click.NoSuchOption as error:
+        if error.option_name in AWAITED:
+            pytest.skip(f"no {error.option_name} in this version")
+        raise
+
+
+def parses(group: click.Command, words: list[str]) -> None:
+    """The words fill a command's context; nothing is run."""
+    with click.Context(cli) as context:
+        while isinstance(group, click.Group):
+            found = group.get_command(context, words[0])
+            assert found is not None
+            group, words = found, words[1:]
+        group.make_context(group.name, words, parent=context)
+
+
+@pytest.mark.parametrize("name", HOW_TOS)
+def test_what_is_marked_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests" / "data" / "roofline-cpu.json", "r.json")
+    for file, content in FILE.findall((DOCS / f"{name}.md").read_text(encoding="utf-8")):
+        Path(file).write_text(content, encoding="utf-8")
+    marked = [line for runs, line in lines(name) if runs]
+    assert marked
+    for line in marked:
+        done = CliRunner().invoke(cli, words_of(line), catch_exceptions=False)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+        assert done.output
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+FACTS = (
+    (r"A100 .*8,192.*\| 6,912 are enabled", "A100's cores"),
+    (r"p4d\.24xlarge has 8 x A100 .* and 400 Gbit/s of EFA", "AWS p4d"),
+    (r"A2 has NVIDIA A100s", "GCP A2"),
+    (r"has 8 x A100 and 8 x 200 Gbit/s HDR InfiniBand", "Azure ND A100 v4"),
+    (r"NCCL is NVIDIA's Collective Communications Library", "NCCL"),
+)
+
+
+@pytest.mark.parametrize(("said", "what"), FACTS)
+def test_the_page_of_facts_has_each_correction_with_its_source(said: str, what: str) -> None:
+    row = next(
+        (line for line in (DOCS / "facts.md").read_text(encoding="utf-8").splitlines() if re.search(said, line)), None
+    )
+    assert row is not None, what
+    assert all(cell.strip() for cell in row.strip("|").split("|")[:3])
+
+
+def test_the_facts_agree_with_the_data() -> None:
+    from gpumicro.peaks import find_gpu
+    from gpumicro.peaks.instances import find_instance
+
+    a100 = find_gpu("a100-sxm4-40")
+    peak = a100.peak("float32", "vector")
+    assert a100.sm_count == 108
+    assert peak is not None
+    assert peak.flop_per_s == pytest.approx(2 * 6912 * 1.41e9, rel=0.005)
+    assert find_instance("p4d.24xlarge").network_bits_per_s == 400e9
+    assert find_instance("Standard_ND96asr_v4").network_bits_per_s == 8 * 200e9
