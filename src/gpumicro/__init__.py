@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
-    from .cluster.precision import precision
-    from .cluster.scale import scale
     from .cluster.checkpoint import checkpoint_plan
     from .cluster.cost import cost_efficiency_score
     from .cluster.cost_report import cost_report
     from .cluster.launch import launch_plan, launch_text
     from .cluster.memory import memory_advice
     from .cluster.ownership import break_even
+    from .cluster.precision import precision
+    from .cluster.scale import scale
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError
