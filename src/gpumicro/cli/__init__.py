@@ -12,7 +12,9 @@ import click
 
 from .. import __version__
 
-COMMANDS = ("roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "info", "list", "specs")
+COMMANDS = (
+    "roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "io", "info", "list", "specs",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
