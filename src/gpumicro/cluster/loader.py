@@ -46,7 +46,8 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class LoaderRead:
-    """Samples (reads of a file) a second, with the interval of the median over slices of the time; seconds of one file."""
+    """Samples (reads of a file) a second, with the interval of the median over slices of the time; `latency_*` are
+    seconds of one file."""
 
     workers: int
     files: int
@@ -134,7 +135,10 @@ def _in_cache(path: Path) -> bool | None:
 
 
 def read_files(folder: Path, files: Files, workers: int, runtime_s: float, seed: int = 0) -> LoaderRead:
-    """All workers start together; epochs follow each other where files leave the page cache. Raises StorageError with what a worker said. An interruption ends them all."""
+    """All workers start together; epochs follow each other where files leave the page cache.
+
+    Raises StorageError with what a worker said. An interruption ends them all.
+    """
     started: list[subprocess.Popen[str]] = []
     workers = min(workers, files.count)
     epochs = MOST_EPOCHS if files.cached is not None and files.cached < WARM_FROM else 1
@@ -220,6 +224,6 @@ def summarize(seen: Sequence[dict[str, Any]], files: Files, runtime_s: float) ->
     else:
         why = f"{int(counts.sum())} files: too few for an interval"
     return LoaderRead(
-        len(seen), files.count, len(stamps), files.size_bytes, end - begin, estimate, ci95, why, stats.median(latencies),
-        stats.quantile(latencies, 0.99)[0], files.cached, end - begin < 0.9 * runtime_s,
+        len(seen), files.count, len(stamps), files.size_bytes, end - begin, estimate, ci95, why,
+        stats.median(latencies), stats.quantile(latencies, 0.99)[0], files.cached, end - begin < 0.9 * runtime_s,
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """One worker of the loader-like read, a process of its own: reads whole files in a shuffled order, until time is up.
 
-Run by its path and with the standard library alone, so that it starts at once. It says "ready", waits for a line, reads,
-and prints one JSON object. A file is put out of the page cache once it was read, so that it may be read again.
+Run by its path and with the standard library alone, so that it starts at once. It says "ready", waits for a line,
+reads, and prints one JSON object. A file is put out of the page cache once it was read, so that it may be read again.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def require_room(place: Place, wanted_bytes: int, files: int) -> None:
         )
     if place.free_files is not None and files > place.free_files // 2:
         raise UsageError(
-            f"{place.directory}: the file system can take {place.free_files:,} more files, and {files:,} would be made; "
-            "half of them must stay free. Take fewer --files or another directory"
+            f"{place.directory}: the file system can take {place.free_files:,} more files, and {files:,} would be "
+            "made; half of them must stay free. Take fewer --files or another directory"
         )
 
 
