@@ -13,7 +13,8 @@ import click
 from .. import __version__
 
 COMMANDS = (
-    "roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "io", "info", "list", "specs",
+    "roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "io", "monitor", "info", "list",
+    "specs",
 )  # fmt: skip
 
 

@@ -192,7 +192,9 @@ class StorageRun:
 
     def _say_cache(self, size: int) -> None:
         """How the page cache was kept out."""
-        if self.direct:
+        if self.place.in_memory:
+            how = "no cache can be kept out, since all of it is memory"
+        elif self.direct:
             how = "direct I/O passes the page cache by"
         else:
             memory = memory_limit(self._root)
