@@ -32,6 +32,8 @@ _PUBLIC = {
     "Roofline": "chart",
     "roofline": "chart",
     "import_results": "imports",
+    "measure_storage": "cluster.storage",
+    "monitor": "cluster.monitoring",
     "Placed": "placed",
     "measured": "measuring",
     "CudaError": "errors",
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
+    from .cluster.monitoring import monitor
+    from .cluster.storage import measure_storage
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

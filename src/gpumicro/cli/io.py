@@ -60,7 +60,7 @@ def command(
     sample = _size(sample_bytes, "--sample-bytes")
     need = need_of(gpus, samples_per_s, sample, scale, SAMPLE_BYTES)
     settings = StorageSettings(
-        directory, None if size is None else parse_size(size), need.sample_bytes if need else sample or SAMPLE_BYTES,
+        directory, None if size is None else parse_size(size), need.sample_bytes if need else SAMPLE_BYTES if sample is None else sample,
         runtime, workers, files, not no_fio, need, seed,
     )  # fmt: skip
     err = Console(stderr=True)

@@ -144,7 +144,7 @@ def read_files(folder: Path, files: Files, workers: int, runtime_s: float, seed:
     epochs = MOST_EPOCHS if files.cached is not None and files.cached < WARM_FROM else 1
     try:
         for number in range(workers):
-            argv = [sys.executable, "-I", _WORKER, str(folder), str(files.count), str(number), str(workers), str(seed),
+            argv = [sys.executable, "-I", "-S", _WORKER, str(folder), str(files.count), str(number), str(workers), str(seed),
                     str(runtime_s), str(epochs)]  # fmt: skip
             started.append(_start(argv))
         for process in started:

@@ -18,8 +18,8 @@ class Metric:
 HOST = (
     Metric("cpu_utilization", "CPU", "", "gpumicro_cpu_utilization_ratio"),
     Metric("cpu_busiest", "CPU, busiest core", "", "gpumicro_cpu_busiest_core_ratio"),
-    Metric("cpu_iowait", "CPU waiting for I/O", "", "gpumicro_cpu_iowait_ratio"),
-    Metric("cpu_steal", "CPU taken by the hypervisor", "", "gpumicro_cpu_steal_ratio"),
+    Metric("cpu_iowait", "CPU, I/O wait", "", "gpumicro_cpu_iowait_ratio"),
+    Metric("cpu_steal", "CPU given to other VMs", "", "gpumicro_cpu_steal_ratio"),
     Metric("memory_utilization", "memory", "", "gpumicro_memory_utilization_ratio"),
     Metric("memory_used_bytes", "memory used", "B", "gpumicro_memory_used_bytes"),
     Metric("disk_utilization", "busiest disk", "", "gpumicro_disk_busiest_ratio"),

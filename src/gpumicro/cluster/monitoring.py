@@ -219,7 +219,7 @@ class MonitorRun:
 
     def _document(self, advice: Sequence[Advice]) -> Document:
         environment = collect()
-        cpu = (environment.get("cpu") or {}).get("model") or "CPU"
+        cpu = (environment.get("cpu") or {}).get("name") or "CPU"
         doc = document(
             argv=sys.argv[1:],
             devices=[

@@ -98,7 +98,7 @@ def measure_storage(
     from .feeding import need_of
 
     need = need_of(gpus, samples_per_s, sample_bytes, scale, SAMPLE_BYTES)
-    size = need.sample_bytes if need else sample_bytes or SAMPLE_BYTES
+    size = need.sample_bytes if need else SAMPLE_BYTES if sample_bytes is None else sample_bytes
     run = StorageRun(StorageSettings(os.fspath(directory), sample_bytes=size, need=need, **settings), say)
     run.run()
     return run.result()

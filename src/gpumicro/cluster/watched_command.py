@@ -25,7 +25,7 @@ class Ended:
     exit_code: int
     user_s: float
     system_s: float
-    most_memory_bytes: int  # resident, of the largest of its processes
+    most_memory_bytes: int  # resident, of the largest of its processes; no less than ours when it was forked
 
 
 class WatchedCommand:

@@ -9,7 +9,7 @@ from ..units import format_fraction, format_quantity, format_size
 from .tables import Doc, Table, clean, columns_of
 
 _SPREAD = columns_of("quantity", ">5%", ">50%", ">95%", ">most", ">average")
-_VERDICTS = columns_of("of", "verdict", "because")
+_VERDICTS = columns_of("verdict")  # in one column, which wraps
 
 
 def monitor_tables(doc: Doc) -> Iterator[Table]:
@@ -22,7 +22,7 @@ def monitor_tables(doc: Doc) -> Iterator[Table]:
     for gpu in seen["gpus"]:
         title = f"GPU {gpu['index']}: {clean(gpu['name'])}"
         yield Table(f"monitor-gpu-{gpu['index']}", title, _SPREAD, _rows(gpu), (*_energy(gpu, ""), *_held(gpu)))
-    verdicts = tuple((clean(v["subject"]), clean(v["verdict"]), clean(v["reason"])) for v in seen["verdicts"])
+    verdicts = tuple((clean(f"{v['subject']}: {v['verdict']}: {v['reason']}"),) for v in seen["verdicts"])
     yield Table("monitor-verdicts", "What it says", _VERDICTS, verdicts)
 
 
