@@ -22,17 +22,17 @@ def _part(did: bool, bw: int, block: int) -> dict[str, Any]:
 def main(arguments: list[str], how: str) -> int:
     """`how`: "", "old", "silent", "cut", "full", "no-reads", "interrupt", "zero"."""
     if "--version" in arguments:
-        print("fio-2.2.10" if how == "old" else "fio-3.36")
+        sys.stdout.write("fio-2.2.10\n" if how == "old" else "fio-3.36\n")
         return 0
     if "--enghelp" in arguments:
-        print("Available IO engines:\n\tpsync\n\tlibaio")
+        sys.stdout.write("Available IO engines:\n\tpsync\n\tlibaio\n")
         return 0
     given = dict(one.removeprefix("--").partition("=")[::2] for one in arguments)
     with Path(os.environ["FAKE_FIO_LOG"]).open("a") as log:
         log.write(json.dumps(given) + "\n")
     write = "write" in given["rw"]
     if how == "full" or (how == "no-reads" and not write):
-        print("fio: io_u error on file data: No space left on device: write offset=0, buflen=1048576", file=sys.stderr)
+        sys.stderr.write("fio: io_u error on file data: No space left on device: write offset=0, buflen=1048576\n")
         return 1
     if how == "interrupt" and not write:
         os.kill(os.getppid(), 2)
@@ -47,7 +47,7 @@ def main(arguments: list[str], how: str) -> int:
     job = {"jobname": given["name"], "error": 0, "job options": {"rw": given["rw"], "bs": given["bs"]},
            "read": _part(not write, bw, block), "write": _part(write, bw, block)}  # fmt: skip
     text = json.dumps({"fio version": "fio-3.36", "jobs": [job], "disk_util": [{"name": "vda"}]}, indent=1)
-    print("note: a remark of fio\n" + (text[: len(text) // 2] if how == "cut" else text))
+    sys.stdout.write("note: a remark of fio\n" + (text[: len(text) // 2] if how == "cut" else text))
     return 0
 
 

@@ -19,7 +19,7 @@ from gpumicro.cluster import fio_runs, loader, storage
 from gpumicro.cluster.scratch import PREFIX, StorageError, require_room, scratch
 from gpumicro.cluster.storage import StorageRun, StorageSettings, measure_storage
 from gpumicro.cluster.storage_place import Place
-from gpumicro.errors import BackendUnavailable, UsageError
+from gpumicro.errors import UsageError
 from gpumicro.result import missing_reasons, read
 from gpumicro.units import GIB, KIB, MIB
 
@@ -298,13 +298,17 @@ def test_ctrl_c_removes_the_folder_and_keeps_what_was_measured(
     assert "the folder is removed" in capsys.readouterr().err
 
 
+def _use_and_raise(folder: Path, error: type[BaseException]) -> None:
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").touch()
+    raise error
+
+
 def test_the_folder_goes_whatever_is_raised_inside(target: Path) -> None:
     for error in (KeyboardInterrupt, SystemExit, RuntimeError):
         with pytest.raises(error), scratch(str(target)) as folder:
-            assert folder.stat().st_mode & 0o777 == 0o700
-            (folder / "deep").mkdir()
-            (folder / "deep" / "file").touch()
-            raise error
+            _use_and_raise(folder, error)
     assert [p.name for p in target.iterdir()] == ["data"]
 
 
@@ -327,66 +331,6 @@ def test_a_full_disk_while_files_are_written_is_said(target: Path, monkeypatch: 
     with pytest.raises(StorageError, match="the file system is full; take a smaller --size"):
         measure_storage(target, use_fio=False, runtime_s=0.1, files=20)
     assert [p.name for p in target.iterdir()] == ["data"]
-
-
-def test_a_worker_that_fails_is_quoted(tmp_path: Path) -> None:
-    files = loader.write_files(tmp_path, 20, 100, 60.0)
-    shutil.rmtree(tmp_path / "00000")
-    with pytest.raises(StorageError, match="FileNotFoundError"):
-        loader.read_files(tmp_path, files, 2, 0.1)
-
-
-# -- the loader's figure -------------------------------------------------------------------------------------------------
-
-
-def test_every_file_is_read_once_an_epoch_and_the_order_is_shuffled() -> None:
-    order_of = loader.loader_worker.order_of
-    shares = [order_of(100, worker, 3, 7) for worker in range(3)]
-    assert sorted(index for share in shares for index in share) == list(range(100))
-    assert shares[0] != sorted(shares[0])
-    assert order_of(100, 0, 3, 8) != shares[0]
-
-
-def test_no_more_files_are_written_than_the_time_allows(tmp_path: Path) -> None:
-    moments = iter([0.0, *[0.1] * 300, *[9.0] * 1000])
-    files = loader.write_files(tmp_path, 1000, 10, 1.0, now=lambda: next(moments))
-    there = sum(1 for path in tmp_path.rglob("*") if path.is_file())
-    assert 256 <= there < 1000
-    assert files.count < there
-
-
-def _seen(begin: float, rate: float, seconds: float) -> dict[str, Any]:
-    stamps = [begin + (k + 0.5) / rate for k in range(int(rate * seconds))]
-    return {"began_s": begin, "ended_s": begin + seconds, "stamps_s": stamps, "latencies_s": [1 / rate] * len(stamps)}
-
-
-def test_the_rate_is_of_the_time_in_which_all_workers_read() -> None:
-    files = loader.Files(100_000, 1000, 0.0)
-    found = loader.summarize([_seen(0.0, 1000, 4.0), _seen(1.0, 1000, 4.0)], files, 4.0)
-    assert found.duration_s == 3.0
-    assert found.samples_per_s == pytest.approx(2000, rel=0.01)
-    assert found.ci95 is not None
-    assert found.bytes_per_s == pytest.approx(2e6, rel=0.01)
-    few = loader.summarize([_seen(0.0, 5, 1.0)], files, 1.0)
-    assert few.ci95 is None
-    assert "too few" in few.why
-
-
-def test_fio_itself_is_read(tmp_path: Path) -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
-    try:
-        tool = fio_runs.find()
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-    first = fio_runs.jobs(4096)[0]
-    record = fio_runs.run(tool, first, tmp_path, 16 * MIB, 0.2, False)
-    assert record["bandwidth_bytes_per_s"]["estimate"] > 0
-    assert 0 < fio_runs.written_bytes(tmp_path) <= 16 * MIB
-    job = fio_runs.Job("randread-sample", "randread", 64 * KIB, 2, "samples")
-    row = fio_runs.row(job, fio_runs.run(tool, job, tmp_path, fio_runs.written_bytes(tmp_path), 0.2, False))
-    assert row["operations_per_s"] > 0
-    assert row["latency_s"] > 0
 
 
 def test_defaults_shrink_where_there_is_little_room(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

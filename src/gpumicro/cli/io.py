@@ -59,10 +59,10 @@ def command(
     check_outputs([output] if output else [])
     sample = _size(sample_bytes, "--sample-bytes")
     need = need_of(gpus, samples_per_s, sample, scale, SAMPLE_BYTES)
+    size_of = need.sample_bytes if need else SAMPLE_BYTES if sample is None else sample
     settings = StorageSettings(
-        directory, None if size is None else parse_size(size), need.sample_bytes if need else SAMPLE_BYTES if sample is None else sample,
-        runtime, workers, files, not no_fio, need, seed,
-    )  # fmt: skip
+        directory, None if size is None else parse_size(size), size_of, runtime, workers, files, not no_fio, need, seed
+    )
     err = Console(stderr=True)
 
     def say(line: str) -> None:

@@ -144,8 +144,8 @@ def read_files(folder: Path, files: Files, workers: int, runtime_s: float, seed:
     epochs = MOST_EPOCHS if files.cached is not None and files.cached < WARM_FROM else 1
     try:
         for number in range(workers):
-            argv = [sys.executable, "-I", "-S", _WORKER, str(folder), str(files.count), str(number), str(workers), str(seed),
-                    str(runtime_s), str(epochs)]  # fmt: skip
+            share = [str(files.count), str(number), str(workers), str(seed), str(runtime_s), str(epochs)]
+            argv = [sys.executable, "-I", "-S", _WORKER, str(folder), *share]
             started.append(_start(argv))
         for process in started:
             _ready(process)
