@@ -67,7 +67,7 @@ def calls(tmp_path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
 
 
-# -- what it measures ----------------------------------------------------------------------------------------------
+# -- what it measures --------------------------------------------------------------------------------------------------
 
 
 def test_it_measures_fio_and_loader_and_writes_a_result(
@@ -154,7 +154,7 @@ def test_without_fio_the_loader_alone_is_read(io: Run, tmp_path: Path, capsys: p
     assert "loader only" in capsys.readouterr().out
 
 
-# -- what it answers -------------------------------------------------------------------------------------------------
+# -- what it answers ---------------------------------------------------------------------------------------------------
 
 
 def test_enough_is_0_and_too_little_is_1_with_the_numbers(io: Run, capsys: pytest.CaptureFixture[str]) -> None:
