@@ -16,6 +16,7 @@ import pytest
 
 from gpumicro.__main__ import main
 from gpumicro.cluster import fio_runs, loader, storage
+from gpumicro.cluster.feeding import Need, need_of
 from gpumicro.cluster.scratch import PREFIX, StorageError, require_room, scratch
 from gpumicro.cluster.storage import StorageRun, StorageSettings, measure_storage
 from gpumicro.cluster.storage_place import Place
@@ -166,18 +167,35 @@ def test_enough_is_0_and_too_little_is_1_with_the_numbers(io: Run, capsys: pytes
     assert "enough for 1 GPU." in text  # 500 MB/s of 4 KiB are 122,070 samples/s
 
 
-def test_the_need_comes_from_a_file_of_scale(io: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_need_comes_from_a_file_of_scale(io: Run, tmp_path: Path) -> None:
+    plan, out = tmp_path / "scale.json", tmp_path / "io.json"
+    curves = [
+        {"fabric": {"name": name}, "rows": [{"gpus": 2, "samples_per_s": rate}, {"gpus": 4, "samples_per_s": 2 * rate}]}
+        for name, rate in (("eth100", 0.5), ("ib-ndr", 0.6))
+    ]
+    plan.write_text(json.dumps({"schema": "gpumicro/scale/1", "curves": curves, "setting": {"model": {"seq": 4096}}}))
+    assert io("--scale", str(plan), "-o", str(out)) == 0
+    need = read(out)["storage"]["need"]
+    assert (need["gpus"], need["samples_per_s"], need["sample_bytes"]) == (4, pytest.approx(0.3), 4096)
+    assert need["origin"] == "model"
+    assert "ib-ndr" in need["source"]  # the fabric on which they are fastest
+    assert need_of(2, None, 1.0, str(plan), 1.0) == Need(2, 0.3, 1.0, "model", f"{plan}, over ib-ndr")
+    with pytest.raises(UsageError, match="no row for 3 GPUs; it has 2, 4"):
+        need_of(3, None, 1.0, str(plan), 1.0)
+    with pytest.raises(UsageError, match="4096 tokens of 4 bytes are 16384 B"):
+        need_of(None, None, None, str(plan), 1.0)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("{", "not JSON"), ("[]", "not what"), ("{}", "no 'curves'"), ('{"curves": []}', "not what"),
+    ('{"curves": [{"fabric": {"name": "x"}, "rows": [{"gpus": 1, "samples_per_s": "fast"}]}]}', "is 'fast'"),
+    ('{"curves": [{"fabric": {"name": "x"}, "rows": [{"gpus": 0, "samples_per_s": 1}]}]}', "gpus is 0"),
+])  # fmt: skip
+def test_a_damaged_file_of_scale_is_named(tmp_path: Path, text: str, words: str) -> None:
     plan = tmp_path / "scale.json"
-    plan.write_text(json.dumps({"input": {"gpus": 4, "samples_per_s": 0.25, "sample_bytes": 2048}}))
-    assert io("--scale", str(plan), "-o", str(tmp_path / "io.json")) == 0
-    need = read(tmp_path / "io.json")["storage"]["need"]
-    assert (need["gpus"], need["sample_bytes"], need["origin"]) == (4, 4096, "model")  # --sample-bytes wins
-    for text, words in (("{", "not JSON"), ("[]", 'no "input"'), ('{"input": {"gpus": "x"}}', "input.gpus is 'x'")):
-        plan.write_text(text)
-        assert io("--scale", str(plan)) == 2
-        error = capsys.readouterr().err
-        assert words in error
-        assert "scale.json" in error
+    plan.write_text(text)
+    with pytest.raises(UsageError, match=f"scale.json: .*{words}"):
+        need_of(None, None, 1.0, str(plan), 1.0)
 
 
 # -- what the user gets wrong ------------------------------------------------------------------------------------------
@@ -195,6 +213,8 @@ def test_the_need_comes_from_a_file_of_scale(io: Run, tmp_path: Path, capsys: py
         (["--runtime", "0"], "--runtime must be"),
         (["--size", "1KiB"], "--size must be at least 64 MiB"),
         (["--size", "9000TiB"], "Take a smaller --size"),
+        (["--sample-bytes", "2GiB"], "--sample-bytes must be 1 B to 1 GiB"),
+        (["--sample-bytes", "16MiB"], "40 files of 16 MiB are more than --size (64 MiB)"),
         (["--workers", "0"], "--workers must be 1 to 256"),
         (["-o", "/nowhere/at/all.json"], "cannot write"),
     ],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..units import format_quantity, format_size
+from ..units import format_quantity
 from .loader import LoaderRead
 
 MOST_GPUS = 10_000_000
@@ -138,36 +138,65 @@ def need_of(
     gpus: int | None, samples_per_s: float | None, sample_bytes: float | None, scale: str | None, default_bytes: float
 ) -> Need | None:
     """The need, None where none was given. Raises UsageError where half of one was."""
-    given = _from_scale(scale) if scale is not None else {}
-    origin = ("model", scale) if scale is not None else ("given", "the command line")
-    rate = samples_per_s if samples_per_s is not None else given.get("samples_per_s")
-    count = gpus if gpus is not None else given.get("gpus")
-    size = sample_bytes if sample_bytes is not None else given.get("sample_bytes")
-    if rate is None and count is None:
+    given: tuple[str, str] = ("given", "the command line")
+    tokens = None
+    if scale is not None:
+        found = _from_scale(scale, gpus)
+        gpus, tokens, given = found.gpus, found.tokens, ("model", f"{scale}, over {found.fabric}")
+        samples_per_s = found.samples_per_s if samples_per_s is None else samples_per_s
+    if samples_per_s is None and gpus is None:
         return None
-    if rate is None:
+    if samples_per_s is None:
         raise UsageError("--gpus needs --samples-per-s, what one GPU takes in a second (or --scale FILE)")
-    if size is None:
-        raise UsageError(
-            "--samples-per-s needs --sample-bytes, the size of one sample on the storage "
-            f"({format_size(default_bytes)} is what is read without it)"
+    if sample_bytes is None:
+        hint = (
+            f"{tokens} tokens of 4 bytes are {4 * tokens} B" if tokens else f"without it {default_bytes:g} B are read"
         )
-    return Need(1 if count is None else int(count), float(rate), float(size), *origin)
+        raise UsageError(f"--sample-bytes is missing, the size of one sample on the storage; {hint}")
+    return Need(1 if gpus is None else gpus, samples_per_s, sample_bytes, *given)
 
 
-def _from_scale(path: str) -> dict[str, Any]:
-    """gpus, samples_per_s (of one GPU) and sample_bytes as far as a file that `scale` wrote has them."""
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A row of `scale`: samples a second of one GPU, and the tokens of a sample where the file says."""
+
+    gpus: int
+    samples_per_s: float
+    fabric: str
+    tokens: int | None
+
+
+def _from_scale(path: str, gpus: int | None) -> _Planned:
+    """The row of that many GPUs (default: the most), over the fabric on which they are fastest."""
     try:
         doc = json.loads(Path(path).read_bytes())
+        rows = [(row, str(curve["fabric"]["name"])) for curve in doc["curves"] for row in curve["rows"]]
+        counts = sorted({_count(row["gpus"]) for row, _ in rows})
+        wanted = counts[-1] if gpus is None else gpus
+        fitting = [(_rate_of(row), name) for row, name in rows if row["gpus"] == wanted]
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}; give a file that `gpumicro scale -o` wrote") from None
-    found = doc.get("input") if isinstance(doc, dict) else None
-    if not isinstance(found, dict):
-        raise UsageError(f'{path}: no "input" at the top; give a file that `gpumicro scale -o` wrote')
-    for key in ("gpus", "samples_per_s", "sample_bytes"):
-        value = found.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise UsageError(f"{path}: input.{key} is {value!r}, not a number")
-    return found
+    except (KeyError, TypeError, IndexError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{path}: not what `gpumicro scale -o` writes: {why}") from None
+    if not fitting:
+        raise UsageError(f"{path}: no row for {wanted} GPUs; it has {', '.join(map(str, counts))}: see scale's --gpus")
+    rate, fabric = max(fitting)
+    model = (doc.get("setting") or {}).get("model") or {}
+    tokens = model.get("seq") if isinstance(model, dict) else None
+    return _Planned(wanted, rate / wanted, fabric, tokens if isinstance(tokens, int) and tokens > 0 else None)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TypeError(f"gpus is {value!r}")
+    return value
+
+
+def _rate_of(row: Mapping[str, Any]) -> float:
+    value = row["samples_per_s"]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"samples_per_s is {value!r}")
+    return float(value)

@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 
 from .. import stats
+from ..units import MIB
 from . import loader_worker
 from .loader_worker import file_path
 from .scratch import StorageError, refused
 
+CHUNK_BYTES = 4 * MIB  # of random bytes, in memory at once for each writer
 WRITERS = 16  # threads that write the files: their syncs share the journal's commits
 SLICES = 20  # of the time, each with its rate: the samples of the interval
 LEAST_IN_SLICE = 3  # files in a slice on average; below, its rate is mostly counting error
@@ -78,7 +80,7 @@ def write_files(
     """Up to `count` files of random bytes, as many as fit the time; each synced and put out of the page cache."""
     until = now() + limit_s
     done = 0
-    with ThreadPoolExecutor(WRITERS) as pool:
+    with _writers() as pool:
         while done < count and (now() < until or done == 0):
             batch = range(done, min(done + loader_worker.FILES_A_FOLDER, count))
             file_path(folder, batch[0]).parent.mkdir(parents=True, exist_ok=True)
@@ -97,12 +99,22 @@ def write_files(
     return _leave_out(folder, done, size_bytes)
 
 
+@contextmanager
+def _writers() -> Iterator[ThreadPoolExecutor]:
+    """Threads that an interruption does not let go on with what is queued."""
+    pool = ThreadPoolExecutor(WRITERS)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def _write(path: Path, size_bytes: int) -> None:
     try:
         with path.open("xb", buffering=0) as file:
-            left = memoryview(os.urandom(size_bytes))  # neither compressed nor found twice by the storage
+            left = size_bytes
             while left:
-                left = left[file.write(left) :]
+                left -= file.write(os.urandom(min(left, CHUNK_BYTES)))  # neither compressed nor found twice
             os.fsync(file.fileno())
             loader_worker.forget(file.fileno())
     except OSError as error:
@@ -111,7 +123,7 @@ def _write(path: Path, size_bytes: int) -> None:
 
 def _leave_out(folder: Path, count: int, size_bytes: int) -> Files:
     """Ask the last files whether they are still in memory: asking may read them in, so they are not read later."""
-    checked = min(CHECKED, count // 10)
+    checked = min(CHECKED, max(1, count // 10)) if count > 1 else 0
     answers = [_in_cache(file_path(folder, index)) for index in range(count - checked, count)]
     known = [answer for answer in answers if answer is not None]
     return Files(count - checked, size_bytes, sum(known) / len(known) if known else None)

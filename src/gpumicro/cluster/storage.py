@@ -20,6 +20,7 @@ from .feeding import Need, Supply, Verdict, judge, supplies
 from .fio_runs import Job, Tool
 from .loader import LoaderRead
 from .scratch import StorageError, left_behind, require_room, scratch, spendable, takes_direct
+from .storage_json import loader_json, place_json
 from .storage_place import Place, look
 
 SAMPLE_BYTES = 128 * KIB
@@ -50,8 +51,8 @@ class StorageSettings:
     def __post_init__(self) -> None:
         if not 0.1 <= self.runtime_s <= 3600:
             raise UsageError(f"--runtime must be 0.1 to 3600 seconds of each part, not {self.runtime_s:g}")
-        if not 1 <= self.sample_bytes <= 16 * GIB:
-            raise UsageError(f"--sample-bytes must be 1 B to 16 GiB, not {self.sample_bytes:g}")
+        if not 1 <= self.sample_bytes <= GIB:
+            raise UsageError(f"--sample-bytes must be 1 B to 1 GiB, not {self.sample_bytes:g}")
         for name, value, most in (("--workers", self.workers, MOST_WORKERS), ("--files", self.files, MOST_FILES)):
             if value is not None and not 1 <= value <= most:
                 raise UsageError(f"{name} must be 1 to {most:,}, not {value:,}")
@@ -91,14 +92,15 @@ def measure_storage(
 ) -> StorageResult:  # fmt: skip
     """Measure the storage under `directory` with fio and a loader-like read; judge it where a need is given.
 
-    gpus, samples_per_s (of one GPU), sample_bytes or `scale` (a file of `gpumicro scale -o`) are the need; `settings`
-    are those of StorageSettings. Writes only into a new folder there, and removes it. UsageError: no such directory,
+    gpus, samples_per_s (of one GPU) and sample_bytes are the need; `scale`, a file of `gpumicro scale -o`, may stand
+    for the first two. `settings` are those of StorageSettings. Writes only into a new folder there, and removes it. UsageError: no such directory,
     no room; BackendUnavailable: no fio 3; StorageError: the storage or fio failed, and nothing was measured.
     """
     from .feeding import need_of
 
     need = need_of(gpus, samples_per_s, sample_bytes, scale, SAMPLE_BYTES)
-    size = need.sample_bytes if need else SAMPLE_BYTES if sample_bytes is None else sample_bytes
+    given = SAMPLE_BYTES if sample_bytes is None else sample_bytes
+    size = need.sample_bytes if need else given
     run = StorageRun(StorageSettings(os.fspath(directory), sample_bytes=size, need=need, **settings), say)
     run.run()
     return run.result()
@@ -126,10 +128,16 @@ class StorageRun:
         settings, room = self.settings, spendable(self.place)
         size = settings.size_bytes or max(LEAST_BYTES, min(SIZE_BYTES, room * 2 // 3))
         sample = settings.whole_sample_bytes
-        fitting = max(2 * settings.workers_used, int(LOADER_SHARE * size) // max(sample, 4 * KIB))
+        on_disk = max(sample, 4 * KIB)
+        most = size // on_disk
+        if (settings.files or 1) > most:
+            raise UsageError(
+                f"{settings.files or 1:,} files of {format_size(sample)} are more than --size ({format_size(size)}); "
+                "take a larger --size, smaller --sample-bytes or fewer --files"
+            )
+        fitting = min(most, max(2 * settings.workers_used, int(LOADER_SHARE * size) // on_disk))
         files = settings.files or min(fitting, MOST_FILES)
-        # fio's file is removed before the small ones are written
-        wanted = max(size if self.tool else 0, files * max(sample, 4 * KIB))
+        wanted = max(size if self.tool else 0, files * on_disk)  # fio's file is removed before these are written
         require_room(self.place, wanted, files)
         return size, files
 
@@ -149,7 +157,7 @@ class StorageRun:
 
     def _foretell(self) -> None:
         for name in left_behind(self.settings.directory):
-            self.notes.append(f"{name} is there of a run that was killed; it was left alone: remove it yourself.")
+            self.notes.append(f"{name} is there, of another run or of one that was killed; it was left alone.")
         if self.place.in_memory:
             self.notes.append(f"{self.place.file_system} keeps its files in memory: this is no storage.")
         if self.place.remote:
@@ -222,7 +230,7 @@ class StorageRun:
 
     def _say_loader(self, read: LoaderRead) -> None:
         if read.cached is None:
-            self.notes.append("Whether the loader's files were out of the page cache is not told by this file system.")
+            self.notes.append("Whether the loader's files were out of the page cache is not known here: nothing tells.")
         elif read.cached >= loader.WARM_FROM:
             self.notes.append(
                 f"{read.cached:.0%} of the loader's files were still in the page cache: its figure is too good."
@@ -259,40 +267,14 @@ class StorageRun:
             emulated=False,
         )  # fmt: skip
         doc["storage"] = {
-            "place": _place(self.place),
+            "place": place_json(self.place),
             **or_why("direct", self.direct if self.tool else None, "fio did not run"),
             **({"direct_refused": self.direct_why} if self.tool and not self.direct else {}),
             **or_why("fio", self.tool and self.tool.version, "left out by --no-fio"),
             "parts": self.rows,
-            **or_why("loader", self.loader and _loader_json(self.loader), "not measured"),
+            **or_why("loader", self.loader and loader_json(self.loader), "not measured"),
             "sample_bytes": settings.sample_bytes,
             "supplies": [asdict(one) for one in found],
             **or_why("need", need and asdict(need) | {"bytes_per_s": need.bytes_per_s}, "none was given"),
         }
         return doc
-
-
-def _loader_json(read: LoaderRead) -> dict[str, Any]:
-    plain = asdict(read) | {"bytes_per_s": read.bytes_per_s}
-    del plain["why"]
-    return (
-        plain
-        | or_why("ci95", read.ci95 and list(read.ci95), read.why)
-        | or_why("cached", read.cached, "this file system does not tell")
-    )
-
-
-def _place(place: Place) -> dict[str, Any]:
-    """Facts, each missing one with its reason."""
-    plain: dict[str, Any] = {"directory": place.directory}
-    for key in ("mount", "file_system", "source"):
-        plain |= or_why(key, getattr(place, key), "/proc/self/mountinfo does not tell")
-    plain |= {"free_bytes": place.free_bytes, "size_bytes": place.size_bytes}
-    plain |= or_why("free_files", place.free_files, "the file system has no such bound")
-    disks = []
-    for disk in place.disks:
-        facts: dict[str, Any] = {"name": disk.name}
-        for key in ("model", "rotational", "size_bytes"):
-            facts |= or_why(key, getattr(disk, key), "sysfs does not tell")
-        disks.append(facts | or_why("nvme", disk.nvme, "not an NVMe disk"))
-    return plain | {"disks": disks, "cufile": place.cufile}
