@@ -25,7 +25,7 @@ def _size(text: str | None, name: str) -> float | None:
 @click.option("--sample-bytes", metavar="SIZE", help="Of a sample as it lies on the storage. [default: 128 KiB]")
 @click.option("--scale", metavar="FILE", help="Judge: take GPUs and rate from a file of `gpumicro scale -o`.")
 @click.option("--size", metavar="SIZE", help="Write at most so much at a time. [default: 4 GiB]")
-@click.option("--runtime", type=float, default=4.0, show_default=True, metavar="SECONDS", help="Of each of 8 parts.")
+@click.option("--runtime", type=float, default=3.0, show_default=True, metavar="SECONDS", help="Of each of 8 parts.")
 @click.option("--workers", type=int, metavar="N", help="Of the loader-like read. [default: one a CPU, at most 8]")
 @click.option("--files", type=int, metavar="N", help="Of the loader-like read. [default: as fit a quarter of --size]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the order in which files are read.")

@@ -152,7 +152,7 @@ def host_advice(host: Series, with_gpus: bool, throttled: int | None, limits: Th
         found.append(Advice("CPU", "input-bound", words))
     steal = host.spread("cpu_steal")
     if steal is not None and steal.average > limits.throttled:
-        found.append(Advice("CPU", "throttled", f"the hypervisor gave {steal.average:.1%} of its time to others"))
+        found.append(Advice("CPU", "contended", f"the hypervisor gave {steal.average:.1%} of its time to others"))
     for subject, key in (("CPU", "cpu_utilization"), ("memory", "memory_utilization")):
         use = host.spread(key)
         if use is not None and subject == "CPU" and use.average < limits.idle:

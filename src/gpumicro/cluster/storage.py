@@ -29,7 +29,7 @@ LEAST_BYTES = 64 * MIB  # of the file and of the small files together; less says
 LOADER_SHARE = 0.25  # of the size, at most, for the small files
 MOST_FILES = 200_000
 MOST_WORKERS = 256
-RUNTIME_S = 4.0
+RUNTIME_S = 3.0
 
 Say = Callable[[str], None]
 
@@ -93,8 +93,9 @@ def measure_storage(
     """Measure the storage under `directory` with fio and a loader-like read; judge it where a need is given.
 
     gpus, samples_per_s (of one GPU) and sample_bytes are the need; `scale`, a file of `gpumicro scale -o`, may stand
-    for the first two. `settings` are those of StorageSettings. Writes only into a new folder there, and removes it. UsageError: no such directory,
-    no room; BackendUnavailable: no fio 3; StorageError: the storage or fio failed, and nothing was measured.
+    for the first two. `settings` are those of StorageSettings. Writes only into a new folder there, and removes it.
+    UsageError: no such directory, no room; BackendUnavailable: no fio 3; StorageError: the storage or fio failed, and
+    nothing was measured.
     """
     from .feeding import need_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..units import format_fraction, format_quantity, format_size
+from ..units import GIB, format_fraction, format_quantity, format_size
 from .tables import Doc, Table, clean, columns_of
 
 _SPREAD = columns_of("quantity", ">5%", ">50%", ">95%", ">most", ">average")
@@ -39,7 +39,7 @@ def _value(value: float, unit: str) -> str:
     if unit == "":
         return format_fraction(value, 2) if value else "0%"
     if unit == "B":
-        return format_size(float(f"{value:.3g}"))
+        return f"{value / GIB:.3g} GiB"
     return f"{value:.3g} {unit}" if unit == "C" else format_quantity(value, unit)
 
 
