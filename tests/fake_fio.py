@@ -44,7 +44,7 @@ def main(arguments: list[str], how: str) -> int:
     if how == "silent":
         return 0
     block, bw = int(given["bs"]), 0 if how == "zero" else BW
-    job = {"jobname": given["name"], "error": 0, "job options": {"rw": given["rw"], "bs": given["bs"]},
+    job = {"jobname": given["name"], "error": 0, "job options": {key: given[key] for key in ("rw", "bs", "size")},
            "read": _part(not write, bw, block), "write": _part(write, bw, block)}  # fmt: skip
     text = json.dumps({"fio version": "fio-3.36", "jobs": [job], "disk_util": [{"name": "vda"}]}, indent=1)
     sys.stdout.write("note: a remark of fio\n" + (text[: len(text) // 2] if how == "cut" else text))

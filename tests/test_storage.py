@@ -89,6 +89,7 @@ def test_it_measures_fio_and_loader_and_writes_a_result(
     assert found["parts"][0]["latency_s"] == pytest.approx(120e-6)
     assert found["parts"][0]["latency_p99_s"] == pytest.approx(800e-6)
     assert {part["measurement"] for part in found["parts"]} == {m["id"] for m in doc["measurements"]}
+    assert not any("size=" in m["id"] for m in doc["measurements"])  # two runs bear the same names
     assert found["loader"]["workers"] == 2
     assert found["loader"]["files"] == 36  # four were asked whether they are cached, and are not read
     assert found["need"] is None
