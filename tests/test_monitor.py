@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from fake_host import FakeClock, FakePsutil
 from fake_nvml import GOOD, UUID, FakeNvml, NVMLError
 
-from gpumicro.cluster import metrics, series
+from gpumicro.cluster import gpu_state, metrics, series
 from gpumicro.cluster.advice import Thresholds
 from gpumicro.cluster.gpu_state import find_gpus
 from gpumicro.cluster.host_state import HostReader
@@ -233,6 +234,25 @@ def test_a_gpu_that_falls_off_the_bus_ends_nothing(root: Path) -> None:
     assert seen[0].gpus[0]["sm_hz"] is not None
     assert seen[-1].gpus[0]["sm_hz"] is None
     assert run.result().document["monitor"]["gpus"][0]["metrics"]["sm_hz"]["n"] < 5
+
+
+def test_a_driver_that_hangs_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_state, "HANG_S", 1.0)
+    end, asked = threading.Event(), []
+
+    def temperature(_: int) -> int:
+        asked.append(1)
+        if len(asked) > 2:
+            end.wait(60)
+        return 50
+
+    run, seen = watch(root, library=FakeNvml({**GOOD, "nvmlDeviceGetTemperature": temperature}))
+    end.set()
+    assert seen[0].gpus[0]["temperature_c"] == 50
+    assert len(seen) == 5
+    assert seen[-1].gpus[0]["temperature_c"] is None
+    assert seen[-1].host["cpu_utilization"] is not None
+    assert "did not answer" in run.gpus[0].reader.why["temperature_c"]
 
 
 def test_gpus_are_chosen_by_index_or_uuid_and_a_wrong_one_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from ..telemetry import Counters, NvmlTelemetry, Reading
 from ..units import KIB, from_prefix
 from .metrics import grown, rate_of
 
+HANG_S = 10.0  # a reading takes milliseconds; a driver that resets a GPU may take seconds
 ALL_LINKS = 0xFFFFFFFF  # scopeId of the sum over NVLinks
 # field ids and bytes of a unit (nvml.h): NVLink data in KiB; in bytes on GPUs that have only the newer counters
 _NVLINK = {"sent": ((138, KIB), (202, 1)), "received": ((139, KIB), (204, 1))}
@@ -54,7 +56,17 @@ class GpuReader:
         self.gpu.close()
 
     def read(self, t_s: float) -> GpuCounters:
-        """Now; `t_s` is the moment."""
+        """Now; `t_s` is the moment. A driver that hangs is given up: it must hold neither watch nor command."""
+        found: list[GpuCounters] = []
+        asking = threading.Thread(target=lambda: found.append(self._read(t_s)), name="gpumicro-nvml", daemon=True)
+        asking.start()
+        asking.join(HANG_S)
+        if not found:
+            self.gpu.give_up(f"NVML did not answer for {HANG_S:g} s")
+            return self._read(t_s)  # at once, and nothing is known
+        return found[0]
+
+    def _read(self, t_s: float) -> GpuCounters:
         state = self._telemetry.reading()
         memory = self._ask("memory_used_bytes", "nvmlDeviceGetMemoryInfo", convert=lambda v: (v.used, v.total))
         traffic = {f"nvlink {way}": self._nvlink(way) for way in _NVLINK}
