@@ -90,8 +90,8 @@ def command(
     """Watch GPUs (NVML), CPU, disks and network; end with percentiles, energy and verdicts.
 
     \b
-    gpumicro monitor                                   until Ctrl-C
-    gpumicro monitor -o m.json -- python train.py      from the command's start to its end
+    gpumicro monitor                                until Ctrl-C
+    gpumicro monitor -o m.json -- python train.py   while that runs
     gpumicro monitor --duration 600 --prometheus 9400
 
     With CMD the summary goes to standard error, signals go on to CMD, and its exit code is returned (128 + n where
