@@ -69,6 +69,15 @@ class FakeNvml:
             raise NVMLError("Not Found")
         return f"handle of {uuid}"
 
+    def nvmlDeviceGetCount(self) -> int:
+        return self._plan("nvmlDeviceGetCount", len(self.uuids))  # type: ignore[no-any-return]
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return f"handle of {self.uuids[index]}"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle.removeprefix("handle of ")
+
     def nvmlDeviceGetFieldValues(self, handle: str, ids: list[int]) -> list[Any]:
         del handle
         fields = self._plan("nvmlDeviceGetFieldValues", NVMLError("Not Supported"))

@@ -34,6 +34,8 @@ _PUBLIC = {
     "import_results": "imports",
     "precision": "cluster.precision",
     "scale": "cluster.scale",
+    "measure_storage": "cluster.storage",
+    "monitor": "cluster.monitoring",
     "Placed": "placed",
     "measured": "measuring",
     "break_even": "cluster.ownership",
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from .cluster.ownership import break_even
     from .cluster.precision import precision
     from .cluster.scale import scale
+    from .cluster.monitoring import monitor
+    from .cluster.storage import measure_storage
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

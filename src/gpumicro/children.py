@@ -56,12 +56,13 @@ def _signal_name(number: int) -> str:
 
 def run(
     argv: Sequence[str], *, timeout_s: float | None = None, keep_output: bool = False, show: bool = False,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None, folder: str | None = None,
 ) -> Ended:  # fmt: skip
     """Run a program to its end, without a shell and with nothing on its standard input.
 
     What it writes goes nowhere, but the end of its error stream; `keep_output` keeps its standard output, `show` sends
-    both to our error stream. An exception here (Ctrl-C) stops the whole session first. UsageError: cannot be started.
+    both to our error stream. It works in `folder`. An exception here (Ctrl-C) stops the whole session first.
+    UsageError: cannot be started.
     """
     with ExitStack() as stack:
         output = stack.enter_context(tempfile.TemporaryFile()) if keep_output else None
@@ -70,7 +71,7 @@ def run(
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output or (sys.stderr if show else subprocess.DEVNULL),
-                stderr=errors or sys.stderr, env=environment, start_new_session=True,
+                stderr=errors or sys.stderr, env=environment, cwd=folder, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -101,7 +102,7 @@ def _read(file: IO[bytes] | None, tail: int | None) -> str:
 
 def _wait(pid: int, timeout_s: float | None) -> tuple[bool, int, _Usage]:
     """(stopped for want of time, wait status, use of the CPU)."""
-    in_time = timeout_s is None or _ends_within(pid, timeout_s)
+    in_time = timeout_s is None or ends_within(pid, timeout_s)
     if in_time:
         _, status, usage = os.wait4(pid, 0)
         return False, status, usage
@@ -114,7 +115,7 @@ else:
     from resource import struct_rusage as _Usage
 
 
-def _ends_within(pid: int, timeout_s: float) -> bool:
+def ends_within(pid: int, timeout_s: float) -> bool:
     """Whether it ends in that time; it is not waited for yet."""
     deadline_s = time.monotonic() + timeout_s
     try:
@@ -136,7 +137,7 @@ def _stop(pid: int) -> tuple[int, _Usage]:
     try:
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGTERM)
-        _ends_within(pid, GRACE_S)
+        ends_within(pid, GRACE_S)
     finally:  # a second Ctrl-C does not wait; what ignores the request or was left behind goes too
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)

@@ -228,6 +228,23 @@ class Gpu:
         return Answer(sorted(found)[1:])
 
 
+def uuids(library: Any = None) -> Answer:
+    """The UUIDs of all GPUs that NVML shows, in its order, as a tuple; None and why where it shows none."""
+    asked = Gpu(None, library)
+    try:
+        if asked._library is None:
+            return Answer(None, asked.why)
+        count = asked._call("nvmlDeviceGetCount")
+        if not count.value:
+            return Answer(None, count.why or "NVML shows no GPU")
+        handles = [asked._call("nvmlDeviceGetHandleByIndex", index) for index in range(int(count.value))]
+        found = [one if one.why else asked._call("nvmlDeviceGetUUID", one.value) for one in handles]
+        known = tuple(_text(one.value) for one in found if not one.why)
+        return Answer(known) if known else Answer(None, found[0].why)
+    finally:
+        asked.close()
+
+
 def _put(out: dict[str, Any], key: str, answer: Answer) -> None:
     out[key] = answer.value
     if answer.value is None:

@@ -23,6 +23,8 @@ COMMANDS = (
     "allreduce",
     "precision",
     "memory",
+    "io",
+    "monitor",
     "scale",
     "cost",
     "launch",

@@ -210,6 +210,13 @@ def _method_lines(doc: Doc) -> Iterator[str]:
         yield f"{len(timings)} of {len(doc['measurements'])} measurements came with their samples, {samples} in all."
         yield "Without samples there is no interval. 1 GB/s = 1e9 B/s; sizes are binary (1 MiB = 2^20 B)."
         return
+    if doc.get("storage"):
+        yield f"{len(doc['measurements'])} parts by fio, each one figure without an interval; the loader by Python."
+    if doc.get("monitor"):
+        yield f"{doc['monitor']['samples']} samples; percentiles are of the samples, averages over the time."
+    if doc.get("storage") or doc.get("monitor"):
+        yield "1 GB/s = 1e9 B/s; sizes are binary (1 MiB = 2^20 B)."
+        return
     yield f"{len(timings)} measurements, {samples} samples, all kept in the result file."
     yield f"Timer: {', '.join(timers) or 'none'}."
     yield "Intervals are 95% intervals of the location (the median, or what the result says), not the samples' spread."

@@ -384,12 +384,17 @@ def document_title(doc: Doc) -> str:
     """What a document shows: a roofline, collectives, or what another tool measured."""
     if shows_roofline(doc):
         return "Roofline"
+    for key in ("storage", "monitor"):
+        if doc.get(key):
+            return key.capitalize()
     return "Collectives" if has_collectives(doc) else "Results"
 
 
 def shows_roofline(doc: Doc) -> bool:
     """A document without ceilings has none to show where it holds collectives or what another tool measured."""
-    return bool(doc["ceilings"]) or not (doc.get("imported") or has_collectives(doc))
+    return bool(doc["ceilings"]) or not (
+        doc.get("imported") or doc.get("storage") or doc.get("monitor") or has_collectives(doc)
+    )
 
 
 def has_collectives(doc: Doc) -> bool:
@@ -452,7 +457,13 @@ def all_tables(doc: Doc) -> Iterable[Table]:
     from .bandwidth import bandwidth_tables
     from .collectives import collective_tables
     from .imported import imported_tables
+    from .monitor import monitor_tables
+    from .storage import storage_tables
 
+    if doc.get("storage"):  # fio's measurements stand in its own table
+        return (table for table in storage_tables(doc) if table.rows)
+    if doc.get("monitor"):
+        return (table for table in monitor_tables(doc) if table.rows)
     made = (
         ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc),
         rates_table(doc), *collective_tables(doc), *imported_tables(doc),
