@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from .cluster.cost_report import cost_report
     from .cluster.launch import launch_plan, launch_text
     from .cluster.memory import memory_advice
+    from .cluster.monitoring import monitor
     from .cluster.ownership import break_even
     from .cluster.precision import precision
     from .cluster.scale import scale
-    from .cluster.monitoring import monitor
     from .cluster.storage import measure_storage
     from .comparison import Comparison, compare
     from .device import Device

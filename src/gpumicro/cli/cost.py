@@ -224,9 +224,7 @@ def _list(prices: str | None) -> None:
 
 
 def _show(report: Any, score: str | None) -> None:
-    from rich.console import Console
-
     from ..cluster.cost_tables import cost_tables
-    from ..report.console import print_tables
+    from ..cluster.show import show
 
-    print_tables(cost_tables(report), [*([score] if score else []), *report.notes], Console())
+    show((), cost_tables(report), [*([score] if score else []), *report.notes])

@@ -40,11 +40,9 @@ def command(result: str, pairs: int | None, step: str | None, output: str | None
 
 
 def _show(found: tuple[MemoryAdvice, ...]) -> None:
-    from rich.console import Console
+    from ..cluster.show import show
 
-    from ..report.console import print_tables
-
-    print_tables(_tables(found), [line for advice in found for line in (*advice.advice, *advice.missing)], Console())
+    show((), _tables(found), [line for advice in found for line in (*advice.advice, *advice.missing)])
 
 
 def _tables(found: tuple[MemoryAdvice, ...]) -> Iterator[Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -53,22 +53,6 @@ def print_parts(parts: RenderableType, console: Console) -> None:
         return
     text = as_text(parts, console.width).replace(_RULE, "-")
     console.file.write(text.encode(console.encoding, "replace").decode(console.encoding))
-
-
-def print_tables(tables: Iterable[Table], notes: list[str], console: Console) -> None:
-    """Tables with their remarks, then the notes: for commands whose answer is no result document."""
-    print_parts(Group(*tables_parts(tables, notes)), console)
-
-
-def tables_parts(tables: Iterable[Table], notes: list[str]) -> Iterator[RenderableType]:
-    """As `print_tables` shows them; tables without rows are left out."""
-    for number, table in enumerate(table for table in tables if table.rows):
-        if number:
-            yield Text("")
-        yield Text(table.title, style="bold")
-        yield rich_table(table.without_empty())
-        yield from bullets(table.remarks)
-    yield from _section("Notes", notes)
 
 
 def _parts(doc: Doc) -> Iterator[RenderableType]:
