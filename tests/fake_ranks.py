@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpumicro.collectives.operations import Collective, Form
 from gpumicro.collectives.ranks import Case, Ints
 
 _REDUCE: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -82,6 +83,9 @@ class FakeRanks:
 
     def exchange(self, record: bytes) -> list[bytes]:
         return self._world.share(self.rank, record)
+
+    def form(self, kind: Collective) -> Form:
+        return Form(kind.mpi, kind.places)
 
     def alone(self) -> FakeRanks:
         return FakeRanks(World(1), 0)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendUnavailable
+from .operations import Collective, Form
 from .ranks import Case, Ints
 
 CURE = "Install both with: pip install '.[mpi]' mpich"
@@ -68,6 +69,10 @@ class MpiRanks:
         found = np.empty((self.size, len(record)), dtype=np.uint8)
         self._comm.Allgather(np.frombuffer(record, dtype=np.uint8), found)
         return [one.tobytes() for one in found]
+
+    def form(self, kind: Collective) -> Form:
+        """MPI's."""
+        return Form(kind.mpi, kind.places)
 
     def alone(self) -> MpiRanks:
         """This rank by itself."""

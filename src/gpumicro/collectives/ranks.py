@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .operations import Collective, Counts
+from ..kernels import formats
+from .operations import Collective, Counts, Form
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,7 +29,7 @@ class Case:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return np.dtype(self.dtype).itemsize
+        return formats.stored(self.dtype).itemsize
 
     @property
     def size_bytes(self) -> int:
@@ -41,12 +42,12 @@ class Case:
         return "in-place" if self.in_place else "out-of-place"
 
 
-class Ranks(Protocol):
-    """A communicator. Every method but `clock_ns`, `alone` and `abort` is called by all ranks, in the same order."""
+class Control(Protocol):
+    """What processes tell each other beside the data. Every method but `clock_ns` and `abort` is called by all of them,
+    in the same order."""
 
     rank: int
     size: int
-    library: str  # what moves the data, in words
 
     def clock_ns(self) -> int:
         """Nanoseconds on a clock that the ranks of one host share."""
@@ -70,14 +71,24 @@ class Ranks(Protocol):
         """Every rank's record, which are all of one length."""
         ...
 
+    def abort(self, code: int) -> None:
+        """End all ranks with this exit code, from whatever thread."""
+        ...
+
+
+class Ranks(Control, Protocol):
+    """A communicator that moves the data too."""
+
+    library: str  # what moves them, in words
+
+    def form(self, kind: Collective) -> Form:
+        """How it has a collective."""
+        ...
+
     def bind(self, case: Case, send: Any, receive: Any) -> Callable[[], object]:
         """One run of the case as a call without arguments, on arrays that stay where they are."""
         ...
 
     def alone(self) -> Ranks:
         """This rank in a communicator of its own."""
-        ...
-
-    def abort(self, code: int) -> None:
-        """End all ranks with this exit code, from whatever thread."""
         ...
