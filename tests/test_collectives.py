@@ -19,11 +19,11 @@ from gpumicro.collectives.operations import (
     LIBRARIES,
     OPS,
     Collective,
-    Form,
     collective,
     element,
     reduction,
 )  # fmt: skip
+from gpumicro.collectives.ranks import Form
 from gpumicro.collectives.sizes import Sweep, parse_size
 from gpumicro.errors import BackendUnavailable, UsageError
 from gpumicro.kernels import formats

@@ -113,6 +113,7 @@ def _together(side: Side, settings: Settings, output: Output, expect: int | None
     for line in shown.head():
         output.line(line)
     lead(session, settings, on_row)
+    results.notes += side.remarks()
     side.close()
     for line in shown.foot():
         output.line(line)

@@ -27,14 +27,6 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How a library has a collective: what is called, and whether out of place (False) and in place (True)."""
-
-    call: str
-    places: tuple[bool, ...] = (False, True)
-
-
-@dataclass(frozen=True, slots=True)
 class Collective:
     """One operation. `whole` names the buffers that hold all ranks' data, the others hold one rank's share."""
 

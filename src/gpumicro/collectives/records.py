@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..result import document, or_why, rate, to_plain
-from .operations import BARRIER, Collective, Form
-from .ranks import Case, Ranks
+from .operations import BARRIER, Collective
+from .ranks import Case, Form, Ranks
 from .run import Row
 from .settings import Peer, Settings
 
@@ -37,7 +37,7 @@ class Medium:
     overhead_why: str = "not measured"
     skews: bool = False
     skew: str = "from the first rank's start to the last's; it is not taken off the time"
-    facts: Record = field(default_factory=dict)
+    facts: Callable[[], Record] = dict
     devices: Sequence[Record] = ()
     unit: int = 1
     graph: int = 0
@@ -53,7 +53,7 @@ def host_medium(ranks: Ranks) -> Medium:
         intensity_why="what goes over the wire depends on MPI's algorithm",
         form=ranks.form, keys=lambda _: {},
         transport_why=f"{library} does not say what it moved the data by",
-        facts={"library": library, "loop": "mpi4py, from Python"},
+        facts=lambda: {"library": library, "loop": "mpi4py, from Python"},
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def record(row: Row, ranks: int, hosts: int, medium: Medium) -> Record:
         **or_why("call_overhead_s", _interval(row.call_s), medium.overhead_why),
         **or_why("transport", medium.transport, medium.transport_why),
         **medium.keys(case),
-        "facts": {"call": medium.form(case.kind).call} | medium.facts,
+        "facts": {"call": medium.form(case.kind).call} | medium.facts(),
     }  # fmt: skip
     if labels := labels_of(medium):
         found["labels"] = labels

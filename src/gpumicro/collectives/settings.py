@@ -17,8 +17,8 @@ from ..kernels import formats
 from ..limits import memory_available
 from ..measurement import Policy
 from ..units import format_size
-from .operations import BARRIER, Collective, Counts, Form, collective
-from .ranks import Case, Control
+from .operations import BARRIER, Collective, Counts, collective
+from .ranks import Case, Control, Form
 from .sizes import Sweep
 
 _RECORD_BYTES = 8192
@@ -50,6 +50,7 @@ class Settings:
     aggregate: int = 1
     graph: int = 0
     transport: str = "auto"
+    tuning: bool = False  # let NCCL's log say what it picks for each run
 
     @property
     def unit(self) -> int:
@@ -158,6 +159,13 @@ def most_bytes(peers: Sequence[Peer]) -> int | None:
     return int(min(rooms) * _SHARE_OF_MEMORY / _BUFFERS) if rooms else None
 
 
+def _left_out(name: str, form: Form, wished: Sequence[bool]) -> list[str]:
+    """What the library cannot do of what was asked for."""
+    words = {False: "out of place", True: "in place"}
+    left = [words[place] for place in wished if place not in form.places]
+    return [f"{name} {place} is left out: {form.call} has no such form" for place in left]
+
+
 class Group(Protocol):
     """Ranks, as far as the rows depend on them."""
 
@@ -175,10 +183,8 @@ def cases(settings: Settings, ranks: Group, most: int | None) -> tuple[list[Case
         kind = collective(name)
         form = ranks.form(kind)
         places = [place for place in form.places if place in settings.places]
-        if not places and name != BARRIER:
-            missing = "in place" if settings.places == (True,) else "that is not in place"
-            remarks.append(f"{name} is left out: {form.call} has no form {missing}")
-            continue
+        if name != BARRIER:
+            remarks += _left_out(name, form, settings.places)
         if name == BARRIER:
             found.append(Case(kind, Counts(0, 0, 0), settings.dtype, settings.op, settings.root, False))
             continue

@@ -15,7 +15,7 @@ Beat = Callable[[str], None]  # gets words of where one stands
 
 
 class Side(Protocol):
-    """One process of a job. All methods but `abort` are called by all processes, in this order."""
+    """One process of a job. The methods are called by all processes, in this order; `abort` at any time."""
 
     control: Control
 
@@ -30,6 +30,9 @@ class Side(Protocol):
 
     def crew(self, cases: Sequence[Case], beat: Beat) -> Crew:
         """The ranks of this process, ready to work."""
+
+    def remarks(self) -> list[str]:
+        """What the run has shown beside its rows; of use on rank 0, before `close`."""
 
     def close(self) -> None:
         """The work is done."""
@@ -56,6 +59,9 @@ class HostSide:
 
     def crew(self, cases: Sequence[Case], beat: Beat) -> Crew:  # noqa: ARG002  (nothing here takes long)
         return HostCrew(self._ranks, cases)
+
+    def remarks(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         """Nothing of its own."""
