@@ -20,6 +20,7 @@ FORMS = {
     "sendrecv": Form(_GROUPED, (False,)), "scatter": Form(_GROUPED, (False, True)),
     "gather": Form(_GROUPED, (False, True)), BARRIER: Form("ncclAllReduce", (False,)),
 }  # fmt: skip
+NOT_ASKED = "NCCL's log says what it picks for each run with --algorithms, at the cost of a line a call"
 TIME = (
     "time: by the GPUs' clocks, the median over the runs of the longest rank's, each run after a barrier on the GPUs; "
     "no launch is in it"
@@ -49,7 +50,9 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
     names = list(dict.fromkeys(device["name"] for device in devices))
 
     def keys(case: Case) -> Record:
-        return log().keys(case.kind.name, case.size_bytes, size)
+        found = log().keys(case.kind.name, case.size_bytes, size)
+        why = {} if settings.tuning else dict.fromkeys(("algorithm_why", "protocol_why"), NOT_ASKED)
+        return found | {key: text for key, text in why.items() if key in found}
 
     def facts() -> Record:
         return {
@@ -66,4 +69,5 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
         skews=True,
         skew="from the first rank's arrival to the last's, by how long each waited in the barrier; no part of the time",
         devices=devices, unit=settings.unit, graph=settings.graph,
+        settings={"aggregate": settings.aggregate, "graph": settings.graph, "transport": settings.transport},
     )  # fmt: skip

@@ -63,3 +63,9 @@ def taken_instead(name: str, seen: Iterable[str], hosts: int) -> str:
     if name in _WITHIN and hosts > 1:
         others = [one for one in others if not one.startswith("NET/")]
     return ", ".join(one for one in others if not one.startswith(wanted))
+
+
+def had(name: str, seen: Iterable[str]) -> bool:
+    """Whether any connection was of that kind, as far as the log says."""
+    found = list(seen)
+    return not found or any(one.startswith(_NAMES.get(name, ("",))) for one in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..result import document, or_why, rate, to_plain
@@ -41,6 +41,8 @@ class Medium:
     devices: Sequence[Record] = ()
     unit: int = 1
     graph: int = 0
+    settings: Record = field(default_factory=dict)  # beside those that every medium has
+    document: Callable[[], Record] = dict  # further keys of the whole result
 
 
 def host_medium(ranks: Ranks) -> Medium:
@@ -172,8 +174,9 @@ class Results:
             "collectives": self.settings.collectives, "dtype": self.settings.dtype, "op": self.settings.op,
             "target": self.settings.target, "max_time_s": self.settings.max_time_s,
             **or_why("iters", self.settings.iters, "samples are taken until the interval is narrow"),
+            **self.medium.settings,
         }  # fmt: skip
-        return document(
+        whole = document(
             argv=sys.argv[1:],
             devices=[{"id": f"ranks:{self.size}", "kind": "group", "name": self.where}, *self.medium.devices],
             measurements=[record(row, self.size, self.hosts, self.medium) for row in self.rows],
@@ -183,3 +186,4 @@ class Results:
             interrupted=interrupted,
             emulated=any(device.get("emulated") for device in self.medium.devices),
         )
+        return whole | self.medium.document()
