@@ -31,9 +31,18 @@ class Output:
     file: str | None = None
 
 
-def run(ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120) -> int:
-    """Ranks on CPUs, see `run_on`."""
-    return run_on(HostSide(ranks), settings, output, expect=expect, timeout_s=timeout_s)
+Work = Callable[[Ranks, Settings, Output, "int | None", Watchdog], int]
+
+
+def run(
+    ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120,
+    work: Work | None = None,
+) -> int:  # fmt: skip
+    """Ranks on CPUs: see `run_on`. `work`: another thing to do than the sweep."""
+    side = HostSide(ranks)
+    if work is None:
+        return run_on(side, settings, output, expect=expect, timeout_s=timeout_s)
+    return _watched(side, timeout_s, lambda dog: work(ranks, settings, output, expect, dog))
 
 
 def run_on(side: Side, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120) -> int:
@@ -42,6 +51,10 @@ def run_on(side: Side, settings: Settings, output: Output, *, expect: int | None
     What is wrong on all ranks alike is raised on rank 0 and is a silent exit code on the others. An error of one rank
     ends all of them at once, after that rank has named itself and its host.
     """
+    return _watched(side, timeout_s, lambda dog: _together(side, settings, output, expect, dog))
+
+
+def _watched(side: Side, timeout_s: float, task: Callable[[Watchdog], int]) -> int:
     control = side.control
     who = f"rank {control.rank} of {control.size} on {socket.gethostname()}"
 
@@ -54,8 +67,8 @@ def run_on(side: Side, settings: Settings, output: Output, *, expect: int | None
     with suppress(ValueError):  # not the main thread: a test, or somebody's program
         dog.listen()
     try:
-        return _together(side, settings, output, expect, dog)
-    except _Agreed as agreed:
+        return task(dog)
+    except Agreed as agreed:
         if control.rank == 0:
             raise agreed.error from None
         return agreed.error.exit_code
@@ -69,7 +82,7 @@ def run_on(side: Side, settings: Settings, output: Output, *, expect: int | None
         dog.stop()
 
 
-class _Agreed(Exception):
+class Agreed(Exception):
     """An error that every rank has found by itself."""
 
     def __init__(self, error: GpumicroError) -> None:
@@ -96,7 +109,7 @@ def _together(side: Side, settings: Settings, output: Output, expect: int | None
         results = Results(side.medium(), peers, settings, remarks)
         shown = table(output.format, results)
     except GpumicroError as error:
-        raise _Agreed(error) from error
+        raise Agreed(error) from error
     dog.beat("the start")
     session = Session(control, cases, side.crew(cases, dog.beat), dog.beat)
     if control.rank != 0:
