@@ -121,6 +121,7 @@ def _side_by_side(document: Any, line: Callable[[str], None]) -> None:
 
     for table in transport_tables(document, sweeps_of(document)) if document else ():
         line("")
+        line(table.title)
         for one in as_text(rich_table(table), 100).splitlines():
             line(one.rstrip())
         for remark in table.remarks:

@@ -73,10 +73,13 @@ def _watched(side: Side, timeout_s: float, task: Callable[[Watchdog], int]) -> i
             raise agreed.error from None
         return agreed.error.exit_code
     except BaseException as error:
+        if side.ended:  # whoever ended it has said why, and ends this process too
+            time.sleep(GRACE_S)
+            control.abort(1)
         if control.size == 1:
             side.abort()
             raise
-        _last_words(who, error, control, abort)
+        _last_words(f"{who}, in or after {dog.place}", error, control, abort)
         raise
     finally:
         dog.stop()

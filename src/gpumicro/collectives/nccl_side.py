@@ -56,7 +56,7 @@ class NcclSide:
         timeout_s: float = 120.0, environment: MutableMapping[str, str] = os.environ,
         timer: Callable[[int], Timer] = EventTimer,
     ) -> None:  # fmt: skip
-        self.control = control
+        self.control, self.ended = control, False
         self._carry, self._chosen, self._local_rank, self._timeout_s = carry, chosen, local_rank, timeout_s
         self._environment, self._make_timer = environment, timer
         self._log = LogFile(environment)
@@ -154,6 +154,7 @@ class NcclSide:
         self._log.end()
 
     def abort(self) -> None:
+        self.ended = True
         if self._communicators is not None:
             self._communicators.abort()
         self._log.end()

@@ -18,6 +18,7 @@ class Side(Protocol):
     """One process of a job. The methods are called by all processes, in this order; `abort` at any time."""
 
     control: Control
+    ended: bool  # `abort` was called: what is raised then is only its echo
 
     def introduce(self, settings: Settings) -> Peer:
         """This process, for the others."""
@@ -43,6 +44,8 @@ class Side(Protocol):
 
 class HostSide:
     """Ranks on CPUs: what moves the data is what they talk through."""
+
+    ended = False
 
     def __init__(self, ranks: Ranks) -> None:
         self.control: Control = ranks

@@ -98,9 +98,7 @@ class NcclTable:
 
     def head(self) -> Iterator[str]:
         medium = self._results.medium
-        by = (
-            "MPI ranks on CPUs, no NCCL" if medium.backend == "mpi" else f"nccl-tests is not what ran: {medium.library}"
-        )
+        by = medium.library if medium.backend == "nccl" else "MPI ranks on CPUs, no NCCL"
         yield f"# gpumicro {__version__} in the format of nccl-tests: {by}"
 
     def _head(self, row: Row) -> Iterator[str]:
