@@ -69,6 +69,7 @@ def _watched(side: Side, timeout_s: float, task: Callable[[Watchdog], int]) -> i
     try:
         return task(dog)
     except Agreed as agreed:
+        side.abort()
         if control.rank == 0:
             raise agreed.error from None
         return agreed.error.exit_code
