@@ -22,6 +22,7 @@ def is_gpu(device: str) -> bool:
         return False
     if device != "cuda" and not device.startswith("cuda:"):
         raise UsageError(f"--device is cpu, cuda, or cuda:0,1 ..., not {device!r}")
+    chosen(device)
     return True
 
 
