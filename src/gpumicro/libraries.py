@@ -97,3 +97,20 @@ def _by_linker(known: _Known) -> str:
 
 def _in_toolkit(known: _Known, root: Path = Path("/usr/local/cuda")) -> str:
     return next((str(path) for s in known.sonames if (path := root / "lib64" / s).is_file()), "")
+
+
+def nccl_version(path: str) -> str:
+    """ "2.28.9" of the library at `path`, "" where it does not say. Needs no GPU.
+
+    Source: ncclGetVersion; 2.9 and later are major * 10000 + minor * 100 + patch, earlier ones major * 1000.
+    """
+    from ctypes import CDLL, byref, c_int
+
+    number = c_int()
+    try:
+        code = CDLL(path).ncclGetVersion(byref(number))
+    except (OSError, AttributeError):
+        return ""
+    major = 10000 if number.value >= 10000 else 1000
+    found = number.value
+    return f"{found // major}.{found % major // 100}.{found % 100}" if code == 0 and found > 0 else ""

@@ -32,6 +32,7 @@ def command() -> None:
             console.print(f"Backend {backend.name} cannot run: {able.reason}.{remedy}", highlight=False, markup=False)
         if backend.name == "cuda":
             _print_cuda(console)
+            _print_nccl(console)
         else:
             for note in getattr(backend, "notes", list)():
                 console.print(note, highlight=False, markup=False)
@@ -63,3 +64,13 @@ def _print_cuda(console: Console) -> None:
     driver = f"serves CUDA {number // 1000}.{number % 1000 // 10}" if number else "none"
     found = [libraries.find(name) for name in libraries.KNOWN]
     console.print(cuda_table(cuda.build, driver, found))
+
+
+def _print_nccl(console: Console) -> None:
+    """NCCL's version, where the library is here; it needs no GPU to say."""
+    from .. import libraries
+
+    library = libraries.find("nccl")
+    if library:
+        version = libraries.nccl_version(library.path) or "of a version that it does not tell"
+        console.print(f"NCCL {version} is at {library.path}.", highlight=False, markup=False, soft_wrap=True)
