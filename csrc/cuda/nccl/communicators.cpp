@@ -14,7 +14,7 @@ namespace gm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kAbortS = 10.0;  // for NCCL to come back from an abort, which waits for its kernels
+constexpr double kAbortS = 10.0;  // at most, for NCCL to come back from an abort, which waits for its kernels
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -288,7 +288,8 @@ bool Communicators::abort() noexcept {
     // A call that blocks inside NCCL is what an abort is for: then it is not waited for.
     const std::unique_lock<std::timed_mutex> held(calls_, std::chrono::milliseconds(200));
     drop_graphs();
-    ended_ = each_by_itself(kAbortS, [](const NcclApi& api, nccl::Comm comm) { (void)api.abort(comm); });
+    const double limit_s = std::clamp(timeout_s.load(), 1.0, kAbortS);
+    ended_ = each_by_itself(limit_s, [](const NcclApi& api, nccl::Comm comm) { (void)api.abort(comm); });
     look_after_streams();
     return ended_;
 }
