@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +44,19 @@ KNOWN = {
 }  # fmt: skip
 
 
-def find(name: str) -> Library:
+def find(name: str, environment: Mapping[str, str] = os.environ) -> Library:
     """The library called "cublasLt", "nccl", "nvrtc" or "nvml". Raises UsageError for another name.
 
-    In this order: what cuda-pathfinder finds where it is installed, Python's own packages, what the system's linker
-    finds, /usr/local/cuda.
+    In this order: the file that GPUMICRO_NCCL (or _CUBLASLT, ...) names, what cuda-pathfinder finds where it is
+    installed, Python's own packages, what the system's linker finds, /usr/local/cuda.
     """
     if name not in KNOWN:
         raise UsageError(unknown("library", name, KNOWN))
     known = KNOWN[name]
+    variable = f"GPUMICRO_{name.upper()}"
+    if named := environment.get(variable, ""):
+        there = Path(named).is_file()
+        return Library(name, named if there else "", "" if there else f"{variable} names {named}, which is no file")
     path = _by_pathfinder(name) or _in_packages(known, sys.path) or _by_linker(known) or _in_toolkit(known)
     if path:
         return Library(name, path)
