@@ -197,3 +197,58 @@ def test_a_barrier_has_a_time_and_nothing_to_fit() -> None:
     assert remarks(doc) == ""
     assert plot.collectives_figure(doc) is None
     plot.to_svg(doc)
+
+
+# -- what the library picked ------------------------------------------------------------------------------------------
+
+
+def picked(*names: str, **more: Any) -> dict[str, Any]:
+    """A sweep whose sizes were run by these algorithms in turn."""
+    sizes = [1 << (20 + i) for i in range(len(names))]
+    return document([
+        item(size, kinked(size), id=str(size), algorithm=name, protocol="Simple", channels=16, **more)
+        for size, name in zip(sizes, names, strict=True)
+    ])  # fmt: skip
+
+
+def column(doc: dict[str, Any], name: str) -> list[str]:
+    table = tables(doc)["collective-0"]
+    names = [column.name for column in table.columns]
+    return [row[names.index(name)] for row in table.rows] if name in names else []
+
+
+def test_each_size_is_set_against_what_its_algorithm_moves() -> None:
+    doc = linked(picked("Ring", "NVLS", "Tree", "CollNetDirect"), "nvlink4")
+    assert [bool(text) for text in column(doc, "of link")] == [True, False, False, False]
+    assert [bool(text) for text in column(doc, "of bound")] == [False, True, True, False]
+    assert column(doc, "picked")[0] == "Ring, Simple, 16 channels"
+    said = remarks(doc)
+    assert "allows an algbw of 400 GB/s (model)" in said, "NVLink 4's 450 GB/s over 1 + 1/8 bytes a byte"
+    assert "under CollNetDirect is not known here" in said
+    rows = [row for row in csv.DictReader(to_csv(doc).splitlines()) if row["record"] in ("algbw", "busbw")]
+    assert [row["reference"] for row in rows if row["record"] == "busbw"] == ["450000000000.0", "", "", ""]
+    assert [row["reference"] for row in rows if row["record"] == "algbw"][1:3] == ["400000000000.0", "225000000000.0"]
+
+
+def test_over_several_hosts_the_bound_of_one_is_not_taken() -> None:
+    assert column(linked(picked("NVLS", hosts=2), "nvlink4"), "of bound") == []
+
+
+def test_algorithms_by_size_are_one_sweep_and_forced_ones_are_several() -> None:
+    assert [key for key in tables(picked("Tree", "Ring", "NVLS")) if key != "collective-fits"] == ["collective-0"]
+    both = [item(1024, 1e-5, id=name, algorithm=name) for name in ("Ring", "Tree")]
+    titles = [table.title for table in collective_tables(document(both))]
+    assert [title.rpartition(", ")[2] for title in titles[:2]] == ["Ring", "Tree"]
+
+
+def test_an_algorithm_that_is_not_named_is_said_beside_its_shares() -> None:
+    assert "does not name the algorithm" in remarks(linked(document(), "pcie5"))
+    assert "does not name the algorithm" not in remarks(linked(picked("Ring"), "pcie5"))
+
+
+def test_no_line_of_the_link_is_drawn_where_nothing_is_a_share_of_it() -> None:
+    for name, there in (("Ring", True), ("NVLS", False)):
+        figure = plot.collectives_figure(linked(picked(name, name, name), "nvlink4"))
+        assert figure is not None
+        said = " ".join(text.get_text() for text in figure.axes[0].texts)
+        assert ("NVLink 4 spec" in said) is there

@@ -19,7 +19,7 @@ from .operations import ALIASES, COLLECTIVES
 _ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "Simple")
 SYMMETRIC, COPY_ENGINE = "Symmetric", "CopyEngine"  # kernels on symmetric memory, and no kernel at all
-# what a run with the timing must be given, and what a second run without timing must: a line a call costs time
+# for a run that is timed, and for one that is not: the line of each call costs time
 INIT_SUBSYSTEMS, TUNING_SUBSYSTEMS = "INIT,ENV,NET", "INIT,ENV,NET,TUNING"
 
 _INFO = re.compile(r"NCCL INFO (.*)$")
@@ -235,7 +235,7 @@ _ACTS: tuple[tuple[re.Pattern[str], Callable[[_Found, re.Match[str]], None]], ..
 
 
 def environment(file: str, *, tuning: bool) -> Mapping[str, str]:
-    """NCCL's variables for a log in `file` ("%h" host, "%p" process). `tuning`: also what was picked, not while timed."""
+    """NCCL's variables for a log in `file` ("%h": host, "%p": process). `tuning`: what was picked too, not while timed."""
     return {
         "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": TUNING_SUBSYSTEMS if tuning else INIT_SUBSYSTEMS,
         "NCCL_DEBUG_FILE": file,

@@ -54,12 +54,18 @@ def sweeps_of(doc: Record) -> tuple[Sweep, ...]:
     """The sweeps of a result document, in the order of their first measurement.
 
     A failed measurement (wrong elements) and a size of 0 bytes are no points of a sweep, nor is a repeat; several runs
-    of one size count as one point, their median, with the hull of their intervals.
+    of one size count as one point, their median, with the hull of their intervals. Algorithms that a library picks by
+    size stay in one sweep; where one size came out with several, each has its own.
     """
-    groups: dict[tuple[Any, ...], list[Record]] = {}
+    together: dict[tuple[Any, ...], list[Record]] = {}
     for item in doc["measurements"]:
         if item["family"] == "collective" and not item.get("repeat_of"):
-            groups.setdefault(_key(item), []).append(item)
+            together.setdefault(_key(item), []).append(item)
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for key, items in together.items():
+        apart = _forced(items)
+        for item in items:
+            groups.setdefault((*key, item.get("algorithm") if apart else None), []).append(item)
     several = len({item["device"] for items in groups.values() for item in items}) > 1
     return tuple(_sweep(items, several) for items in groups.values())
 
@@ -67,13 +73,25 @@ def sweeps_of(doc: Record) -> tuple[Sweep, ...]:
 def _key(item: Record) -> tuple[Any, ...]:
     names = ("collective", "kernel", "dtype", "op", "root", "ranks", "variant", "device", "backend", "transport")
     labels = tuple(sorted((item.get("labels") or {}).items()))
-    return (*(item.get(name) for name in names), item.get("algorithm"), labels)
+    pair = tuple(item.get("pair") or ())
+    return (*(item.get(name) for name in names), pair, labels)
+
+
+def _forced(items: Sequence[Record]) -> bool:
+    """Whether one size was run by several algorithms: then they were asked for, and not picked by size."""
+    by_size: dict[Any, set[Any]] = {}
+    for item in items:
+        by_size.setdefault(item.get("size_bytes"), set()).add(item.get("algorithm"))
+    return any(len(found) > 1 for found in by_size.values())
 
 
 def _sweep(items: Sequence[Record], several: bool) -> Sweep:
     first = items[0]
     labels = [f"{name}={value}" for name, value in (first.get("labels") or {}).items() if name != "op"]
-    how = [str(first.get(key) or "") for key in ("variant", "transport", "algorithm")]
+    how = [str(first.get(key) or "") for key in ("variant", "transport")]
+    named = {str(item.get("algorithm") or "") for item in items}
+    how += [named.pop()] if len(named) == 1 else []
+    how += ["--".join(map(str, first["pair"]))] if first.get("pair") else []
     where = [first["device"]] if several else []
     by_size: dict[int, list[Record]] = {}
     for item in items:

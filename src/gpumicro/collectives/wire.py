@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from .operations import COLLECTIVES
 
-SWITCH_WORDS = ("nvls", "collnet", "sharp", "mc")  # the last: multicast, in the names of kernels on symmetric memory
+_IN_SWITCH = ("nvls", "collnet", "sharp")
 POINT_TO_POINT = ("sendrecv", "send_recv", "alltoall", "all_to_all", "alltoallv", "gather", "scatter")
-# Rings, and PAT (parallel aggregated trees: all_gather and reduce_scatter with a tree from every rank, so that each sends
-# n-1 parts in all), send what the factor counts.
+# Rings, and PAT (parallel aggregated trees: a tree from every rank, so that each rank sends n-1 parts in all).
 _AS_COUNTED = ("ring", "pat")
 
 
@@ -37,8 +36,8 @@ def in_switch(algorithm: str) -> bool:
     """Whether a switch reduces or multicasts under it: NVLS, CollNet, SHARP, multicast kernels."""
     name = algorithm.lower()
     if name.startswith("symmetric:"):
-        return "mc" in name.partition(":")[2]
-    return any(word in name for word in SWITCH_WORDS[:-1])
+        return "mc" in name.partition(":")[2]  # multicast, in the names of NCCL's kernels on symmetric memory
+    return any(word in name for word in _IN_SWITCH)
 
 
 def wire(collective: str, algorithm: str | None, ranks: int | None) -> Wire | None:
