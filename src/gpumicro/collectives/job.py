@@ -30,8 +30,14 @@ class Output:
     file: str | None = None
 
 
-def run(ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120) -> int:
-    """All of it; the exit code: 0, or 1 where an element was wrong.
+Work = Callable[[Ranks, Settings, Output, "int | None", Watchdog], int]
+
+
+def run(
+    ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120,
+    work: Work | None = None,
+) -> int:  # fmt: skip
+    """All of it; the exit code: 0, or 1 where an element was wrong. `work`: another thing to do than the sweep.
 
     What is wrong on all ranks alike is raised on rank 0 and is a silent exit code on the others. An error of one rank
     ends all of them at once, after that rank has named itself and its host.
@@ -42,8 +48,8 @@ def run(ranks: Ranks, settings: Settings, output: Output, *, expect: int | None 
     with suppress(ValueError):  # not the main thread: a test, or somebody's program
         dog.listen()
     try:
-        return _together(ranks, settings, output, expect, dog)
-    except _Agreed as agreed:
+        return (work or _together)(ranks, settings, output, expect, dog)
+    except Agreed as agreed:
         if ranks.rank == 0:
             raise agreed.error from None
         return agreed.error.exit_code
@@ -56,7 +62,7 @@ def run(ranks: Ranks, settings: Settings, output: Output, *, expect: int | None 
         dog.stop()
 
 
-class _Agreed(Exception):
+class Agreed(Exception):
     """An error that every rank has found by itself."""
 
     def __init__(self, error: GpumicroError) -> None:
@@ -82,7 +88,7 @@ def _together(ranks: Ranks, settings: Settings, output: Output, expect: int | No
         results = Results(ranks, peers, settings, remarks)
         shown = table(output.format, results)
     except GpumicroError as error:
-        raise _Agreed(error) from error
+        raise Agreed(error) from error
     dog.beat("the start")
     session = Session(ranks, cases, dog.beat)
     if ranks.rank != 0:

@@ -73,6 +73,14 @@ class MpiRanks:
         """This rank by itself."""
         return MpiRanks(self._mpi, self._mpi.COMM_SELF)
 
+    def split(self, group: int) -> MpiRanks:
+        """The ranks that name the same group, in their order; `free` it afterwards. Called by all."""
+        return MpiRanks(self._mpi, self._comm.Split(group, self.rank))
+
+    def free(self) -> None:
+        """Let go of what `split` made: an MPI has some thousand communicators at most."""
+        self._comm.Free()
+
     def abort(self, code: int) -> None:
         """End all ranks."""
         try:

@@ -235,7 +235,7 @@ _ACTS: tuple[tuple[re.Pattern[str], Callable[[_Found, re.Match[str]], None]], ..
 
 
 def environment(file: str, *, tuning: bool) -> Mapping[str, str]:
-    """NCCL's variables for a log in `file` ("%h": host, "%p": process). `tuning`: what was picked too, not while timed."""
+    """NCCL's variables for a log in `file` (%h: host, %p: process). `tuning`: also what was picked."""
     return {
         "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": TUNING_SUBSYSTEMS if tuning else INIT_SUBSYSTEMS,
         "NCCL_DEBUG_FILE": file,

@@ -15,6 +15,7 @@ from ..model import flags_of
 from ..peaks.links import Link, find_link
 from ..units import format_count, format_size
 from .shares import Share, share_of
+from .stragglers import is_pairs, straggler_rows, straggler_tables
 from .tables import Doc, Table, clean, columns_of, fraction, interval, quantity
 
 _ROWS = columns_of(
@@ -32,6 +33,9 @@ def link_of(doc: Doc) -> Link | None:
 
 def collective_tables(doc: Doc) -> Iterator[Table]:
     """A table a sweep, then one of what was fitted."""
+    if is_pairs(doc):
+        yield from straggler_tables(doc)
+        return
     sweeps = sweeps_of(doc)
     items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
     link = link_of(doc)
@@ -159,7 +163,11 @@ def fit_remarks(fitted: Fit) -> Iterator[str]:
 
 
 def csv_rows(doc: Doc) -> Iterator[Mapping[str, Any]]:
-    """busbw of every row of a sweep, with the link as its reference, then alpha (s) and beta (s/B) of every regime."""
+    """busbw of every row of a sweep, with the link as its reference, then alpha (s) and beta (s/B) of every regime; of
+    pairs their times and the stragglers."""
+    if is_pairs(doc):
+        yield from straggler_rows(doc)
+        return
     link = link_of(doc)
     items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
     for sweep in sweeps_of(doc):

@@ -15,6 +15,7 @@ from typing import Any
 from ..units import UNITS, parse, shown_unit
 from . import busbw, plot
 from .gap import gaps
+from .stragglers import is_pairs
 from .tables import (
     Column,
     Doc,
@@ -105,9 +106,9 @@ def _roofline(doc: Doc) -> Iterator[str]:
 def _collectives(doc: Doc) -> Iterator[str]:
     picture = plot.collectives_figure(doc)
     if picture is not None:
-        yield _figure(
-            picture, "collectives", "Bandwidth of the collectives by size; the tables below hold the same figures"
-        )
+        yield _figure(picture, "collectives", "The collectives; the tables below hold the same figures")
+        if is_pairs(doc):
+            return
         yield '<p class="dim">Points: measured; lines: fitted, a line a regime; dashed: spec rate of the link.</p>'
 
 
@@ -223,7 +224,7 @@ def _method_lines(doc: Doc) -> Iterator[str]:
 
 def tips(doc: Doc) -> Mapping[str, str]:
     """gid of a line or marker -> the lines of its hover text."""
-    found: dict[str, str] = dict(busbw.tips(doc))
+    found: dict[str, str] = {} if is_pairs(doc) else dict(busbw.tips(doc))
     for index, ceiling in enumerate(doc["ceilings"]):
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
         name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")

@@ -13,6 +13,7 @@ from ..units import format_quantity, format_tick, shown_unit
 from .busbw import draw_busbw, drawn
 from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
+from .stragglers import draw_pairs, is_pairs
 from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shows_roofline, suspicious
 
 if TYPE_CHECKING:
@@ -316,6 +317,10 @@ def collectives_figure(doc: Doc) -> Figure | None:
     """Bandwidth over size of the document's collectives; None where there are none."""
     if not drawn(doc):
         return None
+    if is_pairs(doc):
+        figure = _figure(8, 7)
+        draw_pairs(doc, figure, (0.16, 0.16, 0.72, 0.72))
+        return figure
     figure = _figure(10, _COLLECTIVES_HEIGHT)
     draw_busbw(doc, figure.add_axes((0.115, 0.16, 0.87, 0.77)))
     return figure

@@ -69,4 +69,3 @@ def algorithms(item: Doc) -> list[str]:
     named = [str(name) for name in (item.get("algorithm"), labels.get("algorithm")) if name]
     named += [str(transport)] if transport and in_switch(str(transport)) else []
     return list(dict.fromkeys(name for words in named for name in words.split("+")))
-
