@@ -1,4 +1,4 @@
-"""`collectives --pairs`: every rank meets every other, the suspects are timed again, and every report names the slow."""
+"""`collectives --pairs`: every rank meets every other, the suspects are timed again, every report names the slow."""
 
 from __future__ import annotations
 

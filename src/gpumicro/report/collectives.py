@@ -17,6 +17,7 @@ from ..units import format_count, format_size
 from .shares import Share, share_of
 from .stragglers import is_pairs, straggler_rows, straggler_tables
 from .tables import Doc, Table, clean, columns_of, fraction, interval, quantity
+from .transports import transport_tables
 
 _ROWS = columns_of(
     ">size", ">count", ">time", "/95% interval", ">algbw", ">busbw", ">of link", ">of bound", ">avg", ">skew", ">wrong",
@@ -39,6 +40,7 @@ def collective_tables(doc: Doc) -> Iterator[Table]:
     sweeps = sweeps_of(doc)
     items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
     link = link_of(doc)
+    yield from transport_tables(doc, sweeps)
     for index, sweep in enumerate(sweeps):
         rows = [items[name] for name in sweep.ids]
         shares = [share_of(item, link) if link else Share() for item in rows]

@@ -5,6 +5,7 @@ From the document alone: our own `collectives --pairs`, or logs of nccl-tests th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,7 +40,12 @@ class Pairs:
     @property
     def nodes(self) -> list[str]:
         """Their names, in order."""
-        return sorted({name for pair in self.times for name in pair})
+        return sorted({name for pair in self.times for name in pair}, key=_natural)
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """n2 before n10."""
+    return [(part.isdigit(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def is_pairs(doc: Doc) -> bool:
@@ -177,11 +183,12 @@ def draw_pairs(doc: Doc, figure: Figure, place: tuple[float, float, float, float
         for a, b in (one.names, one.names[::-1]):
             ax.add_patch(_frame(row[a], row[b]))
     device, when, *alarms = map(drawable, headline(doc))
-    ax.set_title(f"Pairs: {device}", fontsize=10.5, loc="left", parse_math=False)
-    said = [when, *alarms, "red names: slow nodes; frames: slow links"]
-    ax.annotate("   ".join(said), (0, 1), (0, 4), "axes fraction", textcoords="offset points", fontsize=7.5,
-                color="#555555", parse_math=False)  # fmt: skip
-    ax.set_title(ax.get_title(loc="left"), fontsize=10.5, loc="left", parse_math=False, pad=16)
+    ax.set_title(f"Pairs: {device}", fontsize=10.5, loc="left", parse_math=False, pad=26)
+    style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5, "parse_math": False}
+    colour = "#b00020" if alarms else "#555555"
+    ax.annotate("   ".join([when, *alarms]), (0, 1), (0, 15), "axes fraction", color=colour, **style)
+    words = "red names: slow nodes; frames: slow links"
+    ax.annotate(words, (0, 1), (0, 4), "axes fraction", color="#555555", **style)
     return ax
 
 
