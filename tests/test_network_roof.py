@@ -65,7 +65,7 @@ def test_one_table_says_what_binds(work: str, bound: str) -> None:
 
 
 def test_the_chart_has_the_roof_and_the_work_on_it() -> None:
-    doc = shown("step=1e9,1M,1G", link="pcie5")
+    doc = shown("step=1e9,1M,64G", link="pcie5")
     lines = {line.get_gid(): line for line in plot.roofline_figure(doc).axes[0].lines if line.get_gid()}
     index = next(i for i, ceiling in enumerate(doc["ceilings"]) if ceiling["kind"] == "network")
     (x0, _), (y0, _) = lines[f"ceiling-{index}"].get_data()

@@ -36,7 +36,7 @@ def _table(key: str, title: str, sweeps: dict[str, Sweep]) -> Table:
                               for name, sweep in sweeps.items()))
         for size in sizes
     )  # fmt: skip
-    columns = (Column("size"), *(Column(clean(name), right=True) for name in sweeps))
+    columns = (Column("size", right=True), *(Column(clean(name), right=True) for name in sweeps))
     what = "busbw" if bus else "size over time"
     return Table(key, title, columns, rows, (f"Time and {what}.", *_worth(points)))
 
