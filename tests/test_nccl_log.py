@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpumicro.collectives import nccl_log
+from gpumicro.collectives.crossing import in_switch, wire
 from gpumicro.collectives.nccl_log import NcclLog, parse
-from gpumicro.collectives.wire import in_switch, wire
 
 LOGS = Path(__file__).parent / "data" / "nccl_logs"
 

@@ -16,9 +16,9 @@ from ..model import Interval, flags_of, with_ci95
 from ..peaks.links import Link
 from ..result import or_why
 from ..units import format_size, parse
+from .crossing import in_switch, wire
 from .sizes import parse_size
 from .sweeps import Sweep, sweeps_of
-from .wire import in_switch, wire
 
 Record = dict[str, Any]
 Doc = Mapping[str, Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..collectives.wire import in_switch, wire
+from ..collectives.crossing import in_switch, wire
 from ..peaks.links import Link
 from .tables import Doc, clean, quantity
 
