@@ -252,3 +252,32 @@ def test_no_line_of_the_link_is_drawn_where_nothing_is_a_share_of_it() -> None:
         assert figure is not None
         said = " ".join(text.get_text() for text in figure.axes[0].texts)
         assert ("NVLink 4 spec" in said) is there
+
+
+# -- runs in a row ----------------------------------------------------------------------------------------------------
+
+
+def delayed(collective: str = "all_reduce", wait_s: float = 10e-3) -> dict[str, Any]:
+    """Own rows over a link of 10 ms and 10 MB/s, whose ranks leave the barrier `wait_s` apart."""
+    sizes = [1 << i for i in range(15, 21)]
+    return document([
+        item(size, wait_s + 10e-3 + size / 10e6, id=str(size), collective=collective, ranks=2,
+             nccl_tests_average_s=10e-3 + size / 10e6)
+        for size in sizes
+    ])  # fmt: skip
+
+
+def test_over_a_network_the_runs_in_a_row_are_fitted_too() -> None:
+    fits = tables(delayed())["collective-fits"]
+    assert [row[fits.columns.index(next(c for c in fits.columns if c.name == "alpha"))] for row in fits.rows] == [
+        "20.0 ms", "10.0 ms",
+    ]  # fmt: skip
+    assert fits.rows[1][0].endswith("runs in a row")
+    assert any("leave a barrier a delay apart" in remark for remark in fits.remarks)
+    rows = [row for row in csv.DictReader(to_csv(delayed()).splitlines()) if row["record"] == "alpha"]
+    assert ["runs in a row" in row["name"] for row in rows] == [False, True]
+
+
+@pytest.mark.parametrize("doc", [delayed(wait_s=0.5e-3), delayed("broadcast"), document()])
+def test_where_they_say_nothing_else_they_are_left_out(doc: dict[str, Any]) -> None:
+    assert not any("in a row" in row[0] for row in tables(doc)["collective-fits"].rows)

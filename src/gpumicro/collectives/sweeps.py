@@ -6,21 +6,26 @@ Two measurements belong to one sweep where everything but the size is the same. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 Record = Mapping[str, Any]
+IN_A_ROW = "runs in a row"
+IN_A_ROW_UNDER = 0.9  # of the time after a barrier, at the smaller sizes: less of a difference changes no conclusion
+_ROOTED = ("broadcast", "reduce", "scatter", "gather")
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One size with its time in seconds and the ends of the interval that the samples gave (None: no samples)."""
+    """One size with its time in seconds and the ends of the interval that the samples gave (None: no samples);
+    `average_s`: of a run in a row of them, without barriers (None: not measured)."""
 
     size_bytes: int
     time_s: float
     low_s: float | None = None
     high_s: float | None = None
+    average_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,22 @@ class Sweep:
         ranks = f"{self.ranks} rank{'s' if self.ranks != 1 else ''}" if self.ranks else ""
         kind = " ".join(filter(None, (self.dtype, self.op)))
         return ", ".join(filter(None, (self.collective, kind, ranks, self.how)))
+
+    def in_a_row(self) -> Sweep | None:
+        """The sweep by its runs in a row, where they tell something else; None else, or where they were not measured.
+
+        Over a network the ranks leave a barrier up to a delay apart, and the longest rank's time counts its wait for
+        the last one: alpha comes out one delay or two too long. In a row, without barriers, that wait comes once.
+        A rooted collective overlaps with the next one there, so its runs in a row say something else again.
+        """
+        averages = [point.average_s for point in self.points]
+        if self.collective in _ROOTED or None in averages or not averages:
+            return None
+        small = self.points[: -(-len(self.points) // 2)]
+        if median((point.average_s or 0.0) / point.time_s for point in small) > IN_A_ROW_UNDER:
+            return None
+        points = tuple(Timed(point.size_bytes, point.average_s or 0.0) for point in self.points)
+        return replace(self, how=", ".join(filter(None, (self.how, IN_A_ROW))), points=points)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -96,7 +117,7 @@ def _sweep(items: Sequence[Record], several: bool) -> Sweep:
     by_size: dict[int, list[Record]] = {}
     for item in items:
         if item["status"] == "ok" and item.get("size_bytes") and _positive(item.get("time_s")):
-            by_size.setdefault(item["size_bytes"], []).append(item["time_s"])
+            by_size.setdefault(item["size_bytes"], []).append(item)
     return Sweep(
         collective=first.get("collective") or first["kernel"],
         dtype=first.get("dtype"),
@@ -113,12 +134,14 @@ def _positive(figure: Record | None) -> bool:
     return bool(figure and figure["estimate"] is not None and figure["estimate"] > 0)
 
 
-def _point(size: int, times: Sequence[Record]) -> Timed:
-    middle = median(time["estimate"] for time in times)
-    ends = [time["ci95"] for time in times]
+def _point(size: int, items: Sequence[Record]) -> Timed:
+    middle = median(item["time_s"]["estimate"] for item in items)
+    ends = [item["time_s"]["ci95"] for item in items]
+    rows = [item["nccl_tests_average_s"] for item in items if item.get("nccl_tests_average_s")]
+    average = median(rows) if len(rows) == len(items) else None
     if any(end is None for end in ends):
-        return Timed(size, middle)
-    return Timed(size, middle, min(low for low, _ in ends), max(high for _, high in ends))
+        return Timed(size, middle, average_s=average)
+    return Timed(size, middle, min(low for low, _ in ends), max(high for _, high in ends), average)
 
 
 def _factor(items: Sequence[Record]) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..collectives.fit import Fit, Regime, fit
-from ..collectives.sweeps import Sweep, sweeps_of
+from ..collectives.sweeps import IN_A_ROW, Sweep, sweeps_of
 from ..model import flags_of
 from ..peaks.links import Link, find_link
 from ..units import format_count, format_size
@@ -104,7 +104,7 @@ def _fits(sweeps: Sequence[Sweep]) -> Table:
     """Alpha, beta and where one gives way to the other, a row a regime; what could not be fitted stands below."""
     rows: list[tuple[str, ...]] = []
     remarks: dict[str, None] = {}
-    for sweep in sweeps:
+    for sweep in with_in_a_row(sweeps):
         fitted = fit(sweep)
         rows += [_fit_row(fitted, regime) for regime in fitted.regimes]
         remarks |= dict.fromkeys(fit_remarks(fitted))
@@ -113,7 +113,20 @@ def _fits(sweeps: Sequence[Sweep]) -> Table:
             "time = alpha + size x beta; alpha: latency; 1/beta: algbw at size without end, and busbw that of it; "
             "n1/2 = alpha/beta: the size at which latency ends and bandwidth begins. Intervals are the fit's, 95%."
         ] = None
+    if any(sweep.how.endswith(IN_A_ROW) for sweep in with_in_a_row(sweeps)):
+        remarks[
+            "Runs in a row: without a barrier before each. Over a network ranks leave a barrier a delay apart, and the "
+            "longest rank's time counts its wait for the last: alpha in a row is the network's own."
+        ] = None
     return Table("collective-fits", "Latency and bandwidth (model)", _FITS, tuple(rows), tuple(remarks)).without_empty()
+
+
+def with_in_a_row(sweeps: Sequence[Sweep]) -> Iterator[Sweep]:
+    """Each sweep, and after it the same by its runs in a row where that differs."""
+    for sweep in sweeps:
+        yield sweep
+        if row := sweep.in_a_row():
+            yield row
 
 
 def _fit_row(fitted: Fit, regime: Regime) -> tuple[str, ...]:
@@ -190,6 +203,7 @@ def csv_rows(doc: Doc) -> Iterator[Mapping[str, Any]]:
                     "reference": reference, "fraction_of_reference": part,
                     "status": item["status"], "flags": " ".join(flags_of(item)), "measurement": item["id"],
                 }  # fmt: skip
+    for sweep in with_in_a_row(sweeps_of(doc)):
         for regime in fit(sweep).regimes:
             reach = f"{sweep.name}, {regime.from_bytes} to {regime.to_bytes} B"
             for word, unit, value in (
