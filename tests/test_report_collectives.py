@@ -270,7 +270,7 @@ def delayed(collective: str = "all_reduce", wait_s: float = 10e-3) -> dict[str, 
 def test_over_a_network_the_runs_in_a_row_are_fitted_too() -> None:
     fits = tables(delayed())["collective-fits"]
     assert [row[fits.columns.index(next(c for c in fits.columns if c.name == "alpha"))] for row in fits.rows] == [
-        "20.0 ms", "10.0 ms",
+        "20.00 ms", "10.00 ms",
     ]  # fmt: skip
     assert fits.rows[1][0].endswith("runs in a row")
     assert any("leave a barrier a delay apart" in remark for remark in fits.remarks)

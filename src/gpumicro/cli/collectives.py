@@ -116,7 +116,7 @@ def command(names: tuple[str, ...], **wished: Any) -> int:
     \b
     mpirun -n 4 python -m gpumicro collectives --device cpu -b 8 -e 64M -f 2
     gpumicro collectives all_gather alltoall --device cpu --ranks 2 -o r.json
-    mpirun -n 16 -ppn 1 python -m gpumicro collectives --pairs -o pairs.json   # exit code 1 where one is slow
+    mpirun -n 16 -ppn 1 python -m gpumicro collectives --pairs
     """
     return run(names, **wished)
 

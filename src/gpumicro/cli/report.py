@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True),
-                metavar="RESULT.json [RESULT.json]...")  # fmt: skip
+                metavar="RESULT.json...")  # fmt: skip
 @click.option(
     "-f",
     "--format",
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 @click.option("--md", metavar="FILE", help="Also write Markdown.")
 @click.option("--csv", metavar="FILE", help="Also write CSV.")
 @click.option("--link", metavar="NAME", help="Set busbw of collectives against this link: nvlink4, ib-ndr, 46GB/s, ...")
-@click.option("--work", "works", multiple=True, metavar="NAME=FLOP,BYTES,WIRE[,DTYPE]",
-              help="What binds a work that does so much a call: compute, memory or network?")  # fmt: skip
+@click.option("--work", "works", multiple=True, metavar="NAME=...",
+              help="NAME=FLOP,BYTES,WIRE_BYTES[,DTYPE]: what binds a work that does so much a call: compute, memory "
+                   "or network?")  # fmt: skip
 @click.option("--wire", "wires", multiple=True, metavar="POINT=BYTES",
               help="As --work, of a point of the roofline with so many bytes over the wire a call.")  # fmt: skip
 def command(
@@ -56,7 +57,7 @@ def command(
     stand side by side.
 
     \b
-    gpumicro report roofline.json allreduce.json --work step=6e12,40G,2.8G --html step.html
+    gpumicro report roofline.json allreduce.json --work step=6e12,40G,2.8G
     """
     from .. import report
     from ..peaks.links import find_link
