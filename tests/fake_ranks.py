@@ -101,6 +101,15 @@ class FakeRanks:
     def alone(self) -> FakeRanks:
         return FakeRanks(World(1), 0)
 
+    def split(self, group: int) -> FakeRanks:
+        groups = self._world.share(self.rank, group)
+        mine = [rank for rank, other in enumerate(groups) if other == group]
+        world = World(len(mine), self._world.plant) if self.rank == mine[0] else None
+        return FakeRanks(self._world.share(self.rank, world)[mine[0]], mine.index(self.rank))
+
+    def free(self) -> None:
+        pass
+
     def abort(self, code: int) -> None:
         self._world.aborted.append(code)
         self._world.break_up()

@@ -149,3 +149,13 @@ def test_a_missing_mpi_says_what_to_install(tmp_path: Path, body: str, words: st
     assert done.returncode == 3
     assert words in done.stderr
     assert "pip install '.[mpi]' mpich" in done.stderr
+
+
+@pytest.mark.usefixtures("mpi")
+def test_real_ranks_meet_in_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    done = gpumicro("collectives", "--pairs", "--ranks", "4", "-e", "4K", "--iters", "2", "--max-time", "0.05",
+                    "-o", str(file))  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert "straggler" in done.stdout or "SLOW" in done.stdout
+    assert len(result.read(file)["measurements"]) >= 6

@@ -42,8 +42,21 @@ def _arguments(names: tuple[str, ...], wished: dict[str, Any], ranks: int) -> li
         "place": "--place", "iters": "--iters", "max_time": "--max-time", "target": "--target", "timeout": "--timeout",
         "format": "--format", "output": "-o",
     }  # fmt: skip
+    names = (*names, "--pairs") if wished.get("pairs") else names
     given = [part for key, flag in flags.items() if wished[key] is not None for part in (flag, str(wished[key]))]
     return ["collectives", *names, "--device", "cpu", "--expect-ranks", str(ranks), *given]
+
+
+def _one_size(names: tuple[str, ...], wished: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What --pairs takes where nothing else is said: sendrecv, at the size of -e or 4 MiB."""
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    said = {key for key in ("begin", "end") if context.get_parameter_source(key) is not ParameterSource.DEFAULT}
+    end = wished["end"] if "end" in said else wished["begin"] if "begin" in said else "4M"
+    if wished["format"] != "table":
+        raise UsageError("--pairs has a table of its own: leave --format out")
+    return names or ("sendrecv",), wished | {"begin": wished["begin"] if "begin" in said else end, "end": end}
 
 
 def _check(wished: dict[str, Any], device: str, ranks: int | None) -> None:
@@ -110,6 +123,7 @@ def _line(output: str | None) -> Any:
 @click.option("--aggregate", type=int, default=1, metavar="N", help="GPUs: N operations in one NCCL group.")
 @click.option("--algorithms", is_flag=True, help="GPUs: let NCCL's log say what it picks; slows nccl avg.")
 @click.option("--format", default="table", show_default=True, metavar="NAME", help="table or nccl-tests.")
+@click.option("--pairs", is_flag=True, help="Find slow nodes: each rank with each other, at one size (-e, or 4M).")
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is stdout.")
 def command(names: tuple[str, ...], **wished: Any) -> int:
     """Time collectives between ranks: time, algbw, busbw and wrong elements by size.
@@ -122,6 +136,7 @@ def command(names: tuple[str, ...], **wished: Any) -> int:
     torchrun --no-python --nproc-per-node 8 gpumicro collectives --device cuda -b 8 -e 8G
     gpumicro collectives --device cuda --transport auto,p2p,shm -o r.json
     gpumicro collectives all_gather alltoall --device cpu --ranks 2 -o r.json
+    mpirun -n 16 -ppn 1 python -m gpumicro collectives --pairs
     """
     return run(names, **wished)
 
@@ -136,17 +151,23 @@ def run(
     if collectives_gpu.is_gpu(device):
         from ..collectives import job
 
+        if wished["pairs"]:
+            raise UsageError("--pairs is between ranks on CPUs in this version")
         settings = _settings(names, wished, "nccl")
         output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
         return collectives_gpu.run(settings, device, output, expect_ranks, wished)
+    if wished["pairs"]:
+        names, wished = _one_size(names, wished)
     settings = _settings(names, wished)
     launch.refuse_torchrun()
     if ranks is not None and not launch.launched():
         return launch.start(ranks, _arguments(names, wished, ranks))
-    from ..collectives import job, mpi
+    from ..collectives import job, mpi, pair_job
 
+    if wished["pairs"]:
+        settings = pair_job.pair_settings(settings)
     output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
     return job.run(
         mpi.connect(wished["timeout"]), settings, output, expect=ranks if expect_ranks is None else expect_ranks,
-        timeout_s=wished["timeout"],
+        timeout_s=wished["timeout"], work=pair_job.together if wished["pairs"] else None,
     )  # fmt: skip

@@ -88,6 +88,14 @@ class MpiRanks:
         """MPI's function for it."""
         return Form(kind.mpi, kind.places)
 
+    def split(self, group: int) -> MpiRanks:
+        """The ranks that name the same group, in their order; `free` it afterwards. Called by all."""
+        return MpiRanks(self._mpi, self._comm.Split(group, self.rank))
+
+    def free(self) -> None:
+        """Let go of what `split` made: an MPI has some thousand communicators at most."""
+        self._comm.Free()
+
     def abort(self, code: int) -> None:
         """End all ranks."""
         endings.last_chance(self.before_exit)
