@@ -130,12 +130,6 @@ def test_wrong_use_is_said_before_anything_starts(arguments: list[str], code: in
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
 
 
-def test_torchrun_is_told_that_this_needs_mpi() -> None:
-    done = gpumicro("collectives", RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost")
-    assert done.returncode == 3
-    assert "mpirun -n 2" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [("raise ImportError", "mpi4py, which is not here"), ("raise RuntimeError('cannot load MPI library')", "no MPI")],

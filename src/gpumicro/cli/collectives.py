@@ -38,7 +38,7 @@ def _arguments(names: tuple[str, ...], wished: dict[str, Any], ranks: int) -> li
     flags = {
         "begin": "-b", "end": "-e", "factor": "-f", "step": "-i", "dtype": "--dtype", "op": "--op", "root": "--root",
         "place": "--place", "iters": "--iters", "max_time": "--max-time", "target": "--target", "timeout": "--timeout",
-        "format": "--format", "output": "-o",
+        "format": "--format", "output": "-o", "loop": "--loop",
     }  # fmt: skip
     given = [part for key, flag in flags.items() if wished[key] is not None for part in (flag, str(wished[key]))]
     return ["collectives", *names, "--device", "cpu", "--expect-ranks", str(ranks), *given]
@@ -91,6 +91,8 @@ def _line(output: str | None) -> Any:
 @click.option("--max-time", type=float, default=1.0, show_default=True, metavar="SECONDS", help="Of sampling a row.")
 @click.option("--timeout", type=float, default=120.0, show_default=True, metavar="SECONDS",
               help="End all ranks after so long without progress.")  # fmt: skip
+@click.option("--loop", type=click.Choice(["auto", "native", "python"]), default="auto", show_default=True,
+              help="Between MPI ranks: compiled by mpicc where that is here, or Python's.")  # fmt: skip
 @click.option("--format", default="table", show_default=True, metavar="NAME", help="table or nccl-tests.")
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is stdout.")
 def command(names: tuple[str, ...], **wished: Any) -> int:
@@ -110,17 +112,15 @@ def run(
     names: tuple[str, ...], device: str, ranks: int | None, expect_ranks: int | None, **wished: Any
 ) -> int:  # fmt: skip
     """Start the ranks, or be one of them; the exit code."""
-    from ..collectives import launch
+    from ..collectives import launch, started
 
     _check(wished, device)
     settings = _settings(names, wished)
-    launch.refuse_torchrun()
-    if ranks is not None and not launch.launched():
+    if ranks is not None and started.started().kind == "alone":
         return launch.start(ranks, _arguments(names, wished, ranks))
-    from ..collectives import job, mpi
+    from ..collectives import job, rendezvous
 
     output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
-    return job.run(
-        mpi.connect(wished["timeout"]), settings, output, expect=ranks if expect_ranks is None else expect_ranks,
-        timeout_s=wished["timeout"],
-    )  # fmt: skip
+    connected = rendezvous.connect(wished["timeout"], loop=wished["loop"])
+    expected = ranks if expect_ranks is None else expect_ranks
+    return job.run(connected, settings, output, expect=expected, timeout_s=wished["timeout"])

@@ -78,7 +78,7 @@ def _last_words(who: str, error: BaseException, ranks: Ranks) -> None:
 def _together(ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog) -> int:
     try:
         peers = wishes.meet(ranks, settings, expect)
-        cases, remarks = wishes.cases(settings, ranks.size, wishes.most_bytes(peers))
+        cases, remarks = wishes.cases(settings, ranks, wishes.most_bytes(peers))
         results = Results(ranks, peers, settings, remarks)
         shown = table(output.format, results)
     except GpumicroError as error:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendUnavailable
-from .ranks import Case, Ints
+from . import endings
+from .operations import Collective
+from .ranks import Case, Form, Ints
 
 CURE = "Install both with: pip install '.[mpi]' mpich"
 _TAG = 7
 
 
-def connect(timeout_s: float) -> MpiRanks:
+def connect(timeout_s: float, loop: str = "auto") -> MpiRanks:
     """All ranks that the launcher started; one where there was none. BackendUnavailable says what is missing.
 
     MPI may wait for ranks that never come, and holds Python's lock meanwhile: after `timeout_s` this process ends, with
@@ -40,11 +42,14 @@ def connect(timeout_s: float) -> MpiRanks:
 class MpiRanks:
     """A communicator of MPI. See `ranks.Ranks`."""
 
+    backend, loop = "mpi", "python"
+
     def __init__(self, mpi: Any, comm: Any) -> None:
         self._mpi, self._comm = mpi, comm
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
         self.library = _short(mpi.Get_library_version())
         self.barrier = comm.Barrier
+        self.before_exit: Callable[[], object] | None = None
         self.clock_ns = time.perf_counter_ns
 
     def tell(self, words: Ints) -> None:
@@ -73,8 +78,19 @@ class MpiRanks:
         """This rank by itself."""
         return MpiRanks(self._mpi, self._mpi.COMM_SELF)
 
+    def swap(self, other: int, word: int) -> int:
+        """Give a rank a number and get its own."""
+        mine, found = np.array([word], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        self._comm.Sendrecv(mine, other, _TAG, found, other, _TAG)
+        return int(found[0])
+
+    def form(self, kind: Collective) -> Form:
+        """MPI's function for it."""
+        return Form(kind.mpi, kind.places)
+
     def abort(self, code: int) -> None:
         """End all ranks."""
+        endings.last_chance(self.before_exit)
         try:
             self._mpi.COMM_WORLD.Abort(code)
         finally:

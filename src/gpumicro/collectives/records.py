@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..result import document, or_why, rate, to_plain
-from .operations import BARRIER
+from .operations import BARRIER, collective
 from .ranks import Case, Ranks
 from .run import Row
 from .settings import Peer, Settings
@@ -18,18 +18,20 @@ ALONE = "one rank: there is no bus"
 NO_DATA = "a barrier moves no data"
 
 
-def record(row: Row, ranks: int, library: str, hosts: int) -> Record:
+def record(row: Row, results: Results) -> Record:
     """One measurement: rates from the time of the longest rank; busbw null at one rank."""
     case, timed = row.case, row.measurement.to_json()
+    ranks, library, hosts, backend = results.size, results.library, results.hosts, results.backend
     failed = f"{row.wrong} elements were wrong" if row.wrong else None
     reduces = case.kind.reduces
     found: Record = {
-        "id": identity(case, ranks), "status": "failed" if failed else "ok", "kernel": f"mpi.{case.kind.name}",
+        "id": identity(case, ranks, backend), "status": "failed" if failed else "ok",
+        "kernel": f"{backend}.{case.kind.name}",
         "family": "collective", "variant": case.place, "dtype": case.dtype,
-        **or_why("level", None, "between ranks: shared memory or a network, as MPI chose"),
-        "device": f"ranks:{ranks}", "backend": "mpi", "threads": 1, "problem": {"size_bytes": case.size_bytes},
+        **or_why("level", None, f"between ranks: shared memory or a network, as {backend} chose"),
+        "device": f"ranks:{ranks}", "backend": backend, "threads": 1, "problem": {"size_bytes": case.size_bytes},
         "bytes_moved": 0, "traffic": "none", "flops": 0,
-        **or_why("intensity_flop_per_byte", None, "what goes over the wire depends on MPI's algorithm"),
+        **or_why("intensity_flop_per_byte", None, f"what goes over the wire depends on the algorithm of {backend}"),
         "timing": timed["timing"], "time_s": timed["time_s"],
         **or_why("bandwidth_bytes_per_s", None, "see algbw_bytes_per_s and busbw_bytes_per_s"),
         **or_why("flop_per_s", None, "no arithmetic is counted"),
@@ -44,7 +46,7 @@ def record(row: Row, ranks: int, library: str, hosts: int) -> Record:
         "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
         **or_why("call_overhead_s", _interval(row.call_s), "not measured"),
         **or_why("transport", None, f"{library} does not say what it moved the data by"),
-        "facts": {"library": library, "call": case.kind.mpi, "loop": "mpi4py, from Python"},
+        "facts": {"library": library, "call": results.forms[case.kind.name].call, "loop": results.loop},
     }  # fmt: skip
     if failed:
         found["error"] = failed
@@ -53,12 +55,12 @@ def record(row: Row, ranks: int, library: str, hosts: int) -> Record:
     return plain
 
 
-def identity(case: Case, ranks: int) -> str:
+def identity(case: Case, ranks: int, backend: str) -> str:
     """What a comparison pairs rows by."""
     sizes = [f"size_bytes={case.size_bytes}", f"dtype={case.dtype}"]
     sizes += [f"op={case.op}"] if case.kind.reduces else []
     sizes += [f"root={case.root}"] if case.kind.rooted and case.root else []
-    return f"mpi.{case.kind.name}[{','.join(sizes)}]@ranks:{ranks}/mpi/variant={case.place}"
+    return f"{backend}.{case.kind.name}[{','.join(sizes)}]@ranks:{ranks}/{backend}/variant={case.place}"
 
 
 def bandwidths(case: Case, time_s: Mapping[str, Any], ranks: int) -> Record:
@@ -86,6 +88,8 @@ class Results:
 
     def __init__(self, ranks: Ranks, peers: Sequence[Peer], settings: Settings, notes: Sequence[str]) -> None:
         self.size, self.library, self.settings = ranks.size, ranks.library, settings
+        self.backend, self.loop = ranks.backend, ranks.loop
+        self.forms = {name: ranks.form(collective(name)) for name in settings.collectives}
         self.hosts = len({peer.host for peer in peers})
         self.rows: list[Row] = []
         self.notes = list(notes)
@@ -110,7 +114,7 @@ class Results:
         return document(
             argv=sys.argv[1:],
             devices=[{"id": f"ranks:{self.size}", "kind": "group", "name": self.where}],
-            measurements=[record(row, self.size, self.library, self.hosts) for row in self.rows],
+            measurements=[record(row, self) for row in self.rows],
             notes=self.notes,
             settings=wished,
             environment=self._environment,

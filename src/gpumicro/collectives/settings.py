@@ -17,7 +17,7 @@ from ..measurement import Policy
 from ..units import format_size
 from .operations import BARRIER, Counts, collective
 from .patterns import check_exact
-from .ranks import Case, Ranks
+from .ranks import Case, Form, Ranks
 from .sizes import Sweep
 
 _RECORD_BYTES = 2048
@@ -106,21 +106,28 @@ def most_bytes(peers: Sequence[Peer]) -> int | None:
     return int(min(rooms) * _SHARE_OF_MEMORY / _BUFFERS) if rooms else None
 
 
-def cases(settings: Settings, ranks: int, most: int | None) -> tuple[list[Case], list[str]]:
+def _left_out(name: str, form: Form, wished: Sequence[bool]) -> list[str]:
+    """What the library cannot do of what was asked for."""
+    words = {False: "out of place", True: "in place"}
+    left = [words[place] for place in wished if place not in form.places]
+    return [f"{name} {place} is left out: {form.call} has no such form" for place in left]
+
+
+def cases(settings: Settings, ranks: Ranks, most: int | None) -> tuple[list[Case], list[str]]:
     """(rows, remarks): sizes rounded, those that round to nothing or to one before left out, and those above `most`."""
     found: list[Case] = []
     remarks: list[str] = []
     itemsize = np.dtype(settings.dtype).itemsize
     for name in settings.collectives:
         kind = collective(name)
-        places = [place for place in kind.places if place in settings.places]
-        if not places and name != BARRIER:
-            remarks.append(f"{name} is left out: {kind.mpi} has no form that is not in place")
-            continue
+        form = ranks.form(kind)
+        places = [place for place in form.places if place in settings.places]
+        if name != BARRIER:
+            remarks += _left_out(name, form, settings.places)
         if name == BARRIER:
             found.append(Case(kind, Counts(0, 0, 0), settings.dtype, settings.op, settings.root, False))
             continue
-        counts = {size: kind.counts(size, itemsize, ranks) for size in settings.sweep.sizes()}
+        counts = {size: kind.counts(size, itemsize, ranks.size) for size in settings.sweep.sizes()}
         empty = [size for size, one in counts.items() if not one.shown]
         large = [size for size, one in counts.items() if most is not None and one.shown * itemsize > most]
         if empty:

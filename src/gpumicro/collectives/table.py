@@ -8,7 +8,7 @@ from typing import Protocol
 from .. import __version__
 from ..errors import UsageError
 from ..units import format_fraction, format_quantity, format_size
-from .operations import BARRIER, collective
+from .operations import BARRIER
 from .records import Results
 from .run import Row
 
@@ -43,7 +43,8 @@ class OwnTable:
 
     def head(self) -> Iterator[str]:
         yield f"{self._results.where}, {self._results.settings.dtype}"
-        yield "time: median over the runs of the longest rank's, each run after a barrier, from Python through mpi4py"
+        loop = "in a compiled loop" if self._results.loop == "native" else "from Python"
+        yield f"time: median over the runs of the longest rank's, each run after a barrier, {loop}"
 
     def row(self, row: Row) -> Iterator[str]:
         case, time = row.case, row.measurement
@@ -95,7 +96,7 @@ class NcclTable:
         self._wrong = 0
 
     def head(self) -> Iterator[str]:
-        yield f"# gpumicro {__version__} in the format of nccl-tests: MPI ranks on CPUs, no NCCL"
+        yield f"# gpumicro {__version__} in the format of nccl-tests: ranks on CPUs by {self._results.library}, no NCCL"
 
     def _head(self, row: Row) -> Iterator[str]:
         results = self._results
@@ -123,7 +124,7 @@ class NcclTable:
             self._name = row.case.kind.name
             yield from self._head(row)
         self._waiting[row.case.in_place] = row
-        wished = [place for place in collective(self._name).places if place in self._results.settings.places]
+        wished = [place for place in self._results.forms[self._name].places if place in self._results.settings.places]
         if len(self._waiting) == len(wished):
             yield self._line()
 
