@@ -69,6 +69,7 @@ class FakeRanks:
     """One of them. See `gpumicro.collectives.ranks.Ranks`."""
 
     library, backend, loop = "threads", "mpi", "python"
+    loop_why = "threads"
     before_exit = None
 
     def __init__(self, world: World, rank: int) -> None:

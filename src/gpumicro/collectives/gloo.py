@@ -25,7 +25,7 @@ _FORMS = {
 class GlooRanks:
     """See `ranks.Ranks`. What is timed and the barrier before it are gloo's; the rest goes over the channel."""
 
-    backend, loop = "gloo", "python"
+    backend, loop, loop_why = "gloo", "python", "torch.distributed has no other"
 
     def __init__(self, channel: SocketRanks, timeout_s: float) -> None:
         self._channel, self.rank, self.size = channel, channel.rank, channel.size

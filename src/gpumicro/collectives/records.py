@@ -46,7 +46,7 @@ def record(row: Row, results: Results) -> Record:
         "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
         **or_why("call_overhead_s", _interval(row.call_s), "not measured"),
         **or_why("transport", None, f"{library} does not say what it moved the data by"),
-        "facts": {"library": library, "call": results.forms[case.kind.name].call, "loop": results.loop},
+        "facts": {"library": library, "call": results.forms[case.kind.name].call} | results.loop,
     }  # fmt: skip
     if failed:
         found["error"] = failed
@@ -88,7 +88,8 @@ class Results:
 
     def __init__(self, ranks: Ranks, peers: Sequence[Peer], settings: Settings, notes: Sequence[str]) -> None:
         self.size, self.library, self.settings = ranks.size, ranks.library, settings
-        self.backend, self.loop = ranks.backend, ranks.loop
+        self.backend = ranks.backend
+        self.loop = {"loop": ranks.loop} | ({"loop_why": ranks.loop_why} if ranks.loop == "python" else {})
         self.forms = {name: ranks.form(collective(name)) for name in settings.collectives}
         self.hosts = len({peer.host for peer in peers})
         self.rows: list[Row] = []

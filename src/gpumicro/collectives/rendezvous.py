@@ -1,4 +1,4 @@
-"""How ranks find each other, whoever started them; what carries NCCL's 128-byte id; and which rank of its host one is.
+"""How ranks find each other, whoever started them; and what carries NCCL's 128-byte id to all of them.
 
 Nothing here launches anything. MPI's launchers are served by MPI; torchrun, srun without MPI and variables set by hand
 by a line to MASTER_ADDR (`meeting`), where torchrun's own store listens there already, found through that store.
@@ -12,20 +12,20 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import BackendUnavailable, MeetingError, UsageError
-from ..limits import read_text
 from . import meeting, mpi
 from .alone import Alone
 from .greeting import Peer
+from .placement import Place as Place
+from .placement import place as place
 from .ranks import Control, Ints, Ranks
 from .socket_ranks import SocketRanks
 from .started import Started, started
@@ -135,9 +135,6 @@ def _agent_store(where: Started, timeout_s: float) -> Any:
     return torch.PrefixStore(f"gpumicro/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-# -- with the ranks there --------------------------------------------------------------------------------------------
-
-
 def carry(ranks: Control, make: Callable[[], bytes]) -> bytes:
     """What `make` gives on rank 0, on every rank: NCCL's unique id. Up to 4096 bytes.
 
@@ -165,36 +162,3 @@ def carry(ranks: Control, make: Callable[[], bytes]) -> bytes:
     if head[1]:
         raise MeetingError(f"rank 0 failed: {got.decode('utf-8', 'replace')}")
     return got
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a rank is: the how-manieth of its host's ranks, and the how-manieth host (by their first rank)."""
-
-    local_rank: int
-    local_size: int
-    host: int
-    hosts: tuple[str, ...]
-
-
-def place(ranks: Control) -> Place:
-    """Found out by an exchange, not from variables: those may be a surrounding job's. Called by all ranks.
-
-    Two processes are on one host where the host's name and the kernel's boot id agree.
-    """
-    return place_of(ranks, f"{socket.gethostname()[:255]}\n{boot_id()}")
-
-
-def place_of(ranks: Control, host: str) -> Place:
-    """As `place`, for a host called so."""
-    record = host.encode()[:_RECORD_BYTES].ljust(_RECORD_BYTES)
-    found = [one.rstrip().decode("utf-8", "replace") for one in ranks.exchange(record)]
-    hosts = list(dict.fromkeys(found))
-    mine = [rank for rank, name in enumerate(found) if name == found[ranks.rank]]
-    names = tuple(name.split("\n")[0] for name in hosts)
-    return Place(mine.index(ranks.rank), len(mine), hosts.index(found[ranks.rank]), names)
-
-
-def boot_id(root: Path = Path("/")) -> str:
-    """Names this start of this kernel, hence its monotonic clock; "" where the system does not say."""
-    return read_text(root / "proc/sys/kernel/random/boot_id") or ""

@@ -43,7 +43,7 @@ class OwnTable:
 
     def head(self) -> Iterator[str]:
         yield f"{self._results.where}, {self._results.settings.dtype}"
-        loop = "in a compiled loop" if self._results.loop == "native" else "from Python"
+        loop = "in a compiled loop" if self._results.loop["loop"] == "native" else "from Python"
         yield f"time: median over the runs of the longest rank's, each run after a barrier, {loop}"
 
     def row(self, row: Row) -> Iterator[str]:
