@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from gpumicro import libraries
-from gpumicro.collectives import endings, greeting, meeting, rendezvous, wire
+from gpumicro.collectives import endings, greeting, meeting, placement, rendezvous, wire
 from gpumicro.collectives.alone import Alone
 from gpumicro.collectives.greeting import Peer
 from gpumicro.collectives.socket_ranks import SocketRanks
@@ -471,7 +471,7 @@ def test_ncclss_own_id_is_carried() -> None:
 def test_which_rank_of_its_host() -> None:
     hosts = ["a\nboot1", "a\nboot2", "b\nboot3", "a\nboot1"]
     with Job(4) as job:
-        found = job.each(lambda one: rendezvous.place_of(one, hosts[one.rank]))
+        found = job.each(lambda one: placement.place_of(one, hosts[one.rank]))
     assert [(p.local_rank, p.local_size, p.host) for p in found] == [(0, 2, 0), (0, 1, 1), (0, 1, 2), (1, 2, 0)]
     assert found[0].hosts == ("a", "a", "b")
     assert rendezvous.place(Alone()).local_size == 1

@@ -42,7 +42,7 @@ def record(row: Row, results: Results) -> Record:
         **bandwidths(case, timed["time_s"], ranks),
         **_checked(row),
         "time_max_rank_s": row.measurement.estimate_s, "time_mean_rank_s": row.mean_rank_s,
-        **or_why("skew_s", row.skew_s if hosts == 1 else None, "the clocks of different hosts are not compared"),
+        **skew(row),
         "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
         **or_why("call_overhead_s", _interval(row.call_s), "not measured"),
         **or_why("transport", None, f"{library} does not say what it moved the data by"),
@@ -53,6 +53,20 @@ def record(row: Row, results: Results) -> Record:
     plain = to_plain(found)
     assert isinstance(plain, dict)
     return plain
+
+
+def skew_known(row: Row) -> bool:
+    """Whether the ranks' clocks are surer than their starts are apart."""
+    return not row.skew_error_s or row.skew_error_s < row.skew_s
+
+
+def skew(row: Row) -> Record:
+    """How far apart the ranks started, with the clocks' uncertainty across hosts; null where that is as large."""
+    error = row.skew_error_s
+    if not error:
+        return {"skew_s": row.skew_s}
+    why = f"{row.skew_s:.3g} s, but the clocks of the hosts are known to {error:.3g} s only"
+    return or_why("skew_s", row.skew_s if skew_known(row) else None, why) | {"skew_uncertainty_s": error}
 
 
 def identity(case: Case, ranks: int, backend: str) -> str:

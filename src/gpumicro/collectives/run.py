@@ -10,15 +10,14 @@ import numpy as np
 from .. import stats
 from ..measure import measure
 from ..measurement import Measurement, Policy
+from . import loops
 from .buffers import Buffers
-from .native_loop import Spans
 from .operations import Collective, Counts
 from .ranks import Case, Ranks
 from .session import AGAIN, AVERAGE, CHECK, END, LOAD, RankTimer, Session
 from .settings import ITERATIONS, Settings
 
 _OVERHEAD_S = 0.1  # for finding out what a call alone costs
-_CALLS = 2000  # for the same in a compiled loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +29,7 @@ class Row:
     wrong: int  # elements, on all ranks
     mean_rank_s: float  # median over the runs of the mean over the ranks
     skew_s: float  # median over the runs of last start less first start
+    skew_error_s: float  # by which the clocks of different hosts may falsify it; 0 on one
     average_s: float  # as nccl-tests has it
     average_runs: int
     call_s: tuple[float, float, float] | None  # the same call with one element on one rank: median and its interval
@@ -56,7 +56,7 @@ def _row(session: Session, settings: Settings, index: int, call_s: tuple[float, 
     wrong = max(wrong, session.command(AGAIN))  # what the timed runs left
     return Row(
         session.cases[index], found, wrong, _middle(session.means[-found.n :]), _middle(session.skews[-found.n :]),
-        average_s, runs, call_s,
+        session.clocks.uncertainty_ns * 1e-9, average_s, runs, call_s,
     )  # fmt: skip
 
 
@@ -72,11 +72,8 @@ def call_overhead(ranks: Ranks, case: Case) -> tuple[float, float, float]:
     buffers = Buffers(case.dtype, 1)
     buffers.send[:] = buffers.receive[:] = 1
     run = ranks.alone().bind(alone, buffers.send, buffers.receive)
-    if isinstance(run, Spans):
-        starts, ends = run.spans(_CALLS)
-        seconds = (ends - starts)[_CALLS // 10 :].astype(np.float64) * 1e-9
-        place = stats.median_location(seconds)
-        return place.estimate, place.low, place.high
+    if (compiled := loops.call_alone(run)) is not None:
+        return compiled
     found = measure(
         run,
         Policy(target=0.05, max_time_s=_OVERHEAD_S, max_warmup_s=_OVERHEAD_S, max_samples=1000),

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ..timers import Counts as Runs
 from ..timers import FloatArray, Tick, default_timer, tick_of
+from . import loops
 from .buffers import Buffers, Loaded
-from .native_loop import Spans
+from .clocks import Clocks
 from .ranks import Case, Ints, Ranks
 
 END, LOAD, SAMPLE, AVERAGE, CHECK, AGAIN = range(6)
@@ -28,6 +29,7 @@ class Session:
         largest = max((case.counts.shown for case in cases), default=0)
         self._buffers = Buffers(cases[0].dtype, largest) if cases else None
         self._loaded: Loaded | None = None
+        self.clocks, self._looks = Clocks(ranks), 0
         self.means: list[float] = []  # of the samples of this case: over the ranks, in seconds
         self.skews: list[float] = []  # last start less first start
 
@@ -72,6 +74,8 @@ class Session:
         self._loaded.fill()
         self.means.clear()
         self.skews.clear()
+        self._looks = 0
+        self.clocks.forget()
 
     @property
     def loaded(self) -> Loaded:
@@ -104,32 +108,18 @@ class Session:
         return np.multiply(longest, 1e-9, dtype=np.float64)
 
     def _timed(self, count: int) -> tuple[Ints, Ints]:
-        barrier, run, clock = self.ranks.barrier, self.loaded.run, self.ranks.clock_ns
-        if isinstance(run, Spans):
-            first, last = run.spans(count)
-            return first, last - first
-        starts, ends = [0] * count, [0] * count
-        for i in range(count):
-            barrier()
-            begun = clock()
-            run()
-            ends[i] = clock()
-            starts[i] = begun
-        first = np.array(starts, dtype=np.int64)
-        return first, np.array(ends, dtype=np.int64) - first
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:  # the 1st, 2nd, 4th, 8th ... time of a row
+            self.clocks.refresh()
+        starts, spans = loops.spans(self.ranks, self.loaded.run, count)
+        return starts - self.clocks.offset_ns, spans
 
     def _average(self, count: int) -> float:
         """Seconds of a run as nccl-tests has them: `count` in a row, the mean over the ranks (rank 0)."""
-        run, clock = self.loaded.run, self.ranks.clock_ns
-        run()  # to warm up
+        self.clocks.refresh()  # once more, for the samples before
+        self.loaded.run()  # to warm up
         self.ranks.barrier()
-        if isinstance(run, Spans):
-            span = run.row(count)
-        else:
-            begun = clock()
-            for _ in range(count):
-                run()
-            span = clock() - begun
+        span = loops.row(self.ranks, self.loaded.run, count)
         return float(self.ranks.total(np.array([span], dtype=np.int64))[0]) / self.ranks.size / count * 1e-9
 
 

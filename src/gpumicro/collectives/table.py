@@ -9,7 +9,7 @@ from .. import __version__
 from ..errors import UsageError
 from ..units import format_fraction, format_quantity, format_size
 from .operations import BARRIER
-from .records import Results
+from .records import Results, skew_known
 from .run import Row
 
 FORMATS = ("table", "nccl-tests")
@@ -67,7 +67,7 @@ class OwnTable:
             f" {format_quantity(time.estimate_s, 's', time.ci95_s, 3):>8} {format_fraction(time.half_width, 2):>5}"
             f" {format_quantity(algbw, 'B/s') if moves else '-':>10}"
             f" {'-' if factor is None or not moves else format_quantity(algbw * factor, 'B/s'):>10}"
-            f" {format_quantity(row.skew_s, 's') if self._results.hosts == 1 else '-':>8}"
+            f" {format_quantity(row.skew_s, 's') if skew_known(row) else '-':>8}"
             f" {format_quantity(row.average_s, 's'):>8} {row.wrong if moves else '-':>6}"
         )
 
