@@ -34,6 +34,7 @@ def connect(timeout_s: float, loop: str = "auto") -> MpiRanks:
         mpi = import_module("mpi4py.MPI")
         ranks = MpiRanks(mpi, mpi.COMM_WORLD)
         if loop != "python":
+            faulthandler.dump_traceback_later(timeout_s + native_loop.BUILD_S, exit=True)
             _take_native(ranks, mpi, must=loop == "native")
         return ranks
     except ImportError as error:

@@ -25,7 +25,7 @@ from .ranks import Case, Ints
 
 _SOURCE = Path(__file__).with_name("mpi_loop.c")
 _COMPILERS = ("mpicc", "mpicc_abi")
-_BUILD_S = 60.0
+BUILD_S = 60.0
 _KINDS = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv", "scatter", "gather",
     "barrier",
@@ -109,7 +109,7 @@ def _built(compiler: str, version: str, folder: Path) -> Path:
     os.close(handle)
     try:
         argv = [compiler, "-O2", "-std=gnu11", "-shared", "-fPIC", "-o", temporary, str(_SOURCE)]
-        done = children.run(argv, timeout_s=_BUILD_S)
+        done = children.run(argv, timeout_s=BUILD_S)
         if done.failure:
             raise Unusable(f"{compiler} {done.failure}")
         Path(temporary).replace(path)

@@ -75,6 +75,8 @@ class OwnTable:
         yield ""
         yield "nccl avg: as nccl-tests has it, runs in a row without a barrier between them, the mean of all ranks"
         yield "skew: from the first rank's start to the last's; it is not taken off the time"
+        if not all(map(skew_known, self._results.rows)):
+            yield "skew -: smaller than what the clocks of the hosts can be compared to; the file has both"
         if self._results.size == 1:
             yield "one rank: there is no bus, so no busbw"
         yield from self._results.notes
