@@ -28,7 +28,7 @@ class World:
         self.size, self.plant = size, plant
         self._barrier = threading.Barrier(size, timeout=PATIENCE_S)
         self._slots: list[Any] = [None] * size
-        self._letters = {(a, b): queue.Queue[int]() for a in range(size) for b in range(size)}
+        self._letters: dict[tuple[int, int], queue.Queue[int]] = {}
         self.aborted: list[int] = []
 
     def share(self, rank: int, value: Any) -> list[Any]:
@@ -41,8 +41,8 @@ class World:
 
     def swap(self, rank: int, other: int, word: int) -> int:
         """Between two ranks only."""
-        self._letters[rank, other].put(word)
-        return self._letters[other, rank].get(timeout=PATIENCE_S)
+        self._letters.setdefault((rank, other), queue.Queue()).put(word)
+        return self._letters.setdefault((other, rank), queue.Queue()).get(timeout=PATIENCE_S)
 
     def break_up(self) -> None:
         self._barrier.abort()
@@ -69,6 +69,7 @@ class FakeRanks:
     """One of them. See `gpumicro.collectives.ranks.Ranks`."""
 
     library, backend, loop = "threads", "mpi", "python"
+    loop_why = "threads"
     before_exit = None
 
     def __init__(self, world: World, rank: int) -> None:

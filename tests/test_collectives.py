@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_ranks import FakeRanks, World
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,12 +18,10 @@ from gpumicro.collectives.operations import (
     DTYPES,
     LIBRARIES,
     OPS,
-    Collective,
     collective,
     element,
     reduction,
 )  # fmt: skip
-from gpumicro.collectives.ranks import Form
 from gpumicro.collectives.sizes import Sweep, parse_size
 from gpumicro.errors import BackendUnavailable, UsageError
 from gpumicro.kernels import formats
@@ -199,37 +197,28 @@ def wishes(*names: str, **more: object) -> settings.Settings:
     return settings.Settings(names, **{"sweep": Sweep(8, 1024), **more})  # type: ignore[arg-type]
 
 
-@dataclass
-class Group:
-    """So many ranks of MPI."""
-
-    size: int
-
-    def form(self, kind: Collective) -> Form:
-        return Form(kind.mpi, kind.places)
-
-
 def test_sizes_that_round_to_nothing_or_do_not_fit_are_said() -> None:
-    cases, remarks = settings.cases(wishes("all_gather"), Group(4), most=512)
+    cases, remarks = settings.cases(wishes("all_gather"), FakeRanks(World(4), 0), most=512)
     assert [case.size_bytes for case in cases if not case.in_place] == [64, 128, 256, 512]
     assert remarks == [
         "all_gather: sizes up to 32 B round to nothing and are left out",
         "all_gather: sizes from 1 KiB are left out: 512 B is the most that the memory of every rank allows",
     ]
     with pytest.raises(UsageError, match="nothing is left"):
-        settings.cases(wishes("all_gather"), Group(1000), None)
+        settings.cases(wishes("all_gather"), FakeRanks(World(1000), 0), None)
 
 
 def test_sizes_that_round_to_one_are_one_row() -> None:
-    cases, _ = settings.cases(wishes("alltoall", sweep=Sweep(64, 100, step=4), places=(False,)), Group(2), None)
+    wished = wishes("alltoall", sweep=Sweep(64, 100, step=4), places=(False,))
+    cases, _ = settings.cases(wished, FakeRanks(World(2), 0), None)
     assert [case.size_bytes for case in cases] == [64, 96]
 
 
 def test_mpi_broadcasts_in_place_only() -> None:
-    cases, _ = settings.cases(wishes("broadcast"), Group(2), None)
+    cases, _ = settings.cases(wishes("broadcast"), FakeRanks(World(2), 0), None)
     assert all(case.in_place for case in cases)
-    with pytest.raises(UsageError, match="MPI_Bcast has no form"):
-        settings.cases(wishes("broadcast", places=(False,)), Group(2), None)
+    with pytest.raises(UsageError, match="broadcast out of place is left out: MPI_Bcast has no such form"):
+        settings.cases(wishes("broadcast", places=(False,)), FakeRanks(World(2), 0), None)
 
 
 def peer(**more: object) -> settings.Peer:
@@ -269,14 +258,6 @@ def test_open_mpi_gets_its_flags() -> None:
     assert launch.command("mpirun", 4, ["collectives"], open_mpi=True, as_root=True) == [
         "mpirun", "--oversubscribe", "--allow-run-as-root", *tail,
     ]  # fmt: skip
-
-
-def test_torchrun_without_mpi_is_told_what_to_do() -> None:
-    environment = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost"}
-    with pytest.raises(BackendUnavailable, match="mpirun -n 4"):
-        launch.refuse_torchrun(environment)
-    launch.refuse_torchrun({**environment, "PMIX_RANK": "1"})
-    launch.refuse_torchrun({**environment, "WORLD_SIZE": "1"})
 
 
 # -- the watchdog ----------------------------------------------------------------------------------------------------

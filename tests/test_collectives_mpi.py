@@ -47,12 +47,15 @@ def mpi() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("mpi")
-@pytest.mark.parametrize(("ranks", "dtype", "op"), [(2, "float32", "sum"), (4, "int8", "prod")])
-def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: str, op: str) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "dtype", "op", "loop"), [(2, "float32", "sum", "python"), (4, "int8", "prod", "auto")]
+)
+def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: str, op: str, loop: str) -> None:
+    """By the compiled loop where there is one, or with the reason why not."""
     file = tmp_path / "r.json"
     done = gpumicro(
         "collectives", "all", "--ranks", str(ranks), "-b", "4K", "-e", "64K", "-f", "16", "--iters", "2",
-        "--dtype", dtype, "--op", op, "--root", "1", "--max-time", "0.05", "-o", str(file),
+        "--dtype", dtype, "--op", op, "--root", "1", "--max-time", "0.05", "--loop", loop, "-o", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     doc = result.read(file)
@@ -61,6 +64,8 @@ def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: s
     assert len(doc["measurements"]) == 2 * (8 * 2 + 1) + 1
     assert all(m["wrong"] in (0, None) and m["ranks"] == ranks for m in doc["measurements"])
     assert done.stdout.count("#wrong") == 10
+    loops = {(m["facts"]["loop"], bool(m["facts"].get("loop_why"))) for m in doc["measurements"]}
+    assert loops in ({("python", True)}, *([{("native", False)}] if loop == "auto" else []))
 
 
 @pytest.mark.usefixtures("mpi")
@@ -128,12 +133,6 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path: Path) -> None:
 def test_wrong_use_is_said_before_anything_starts(arguments: list[str], code: int, words: str) -> None:
     done = gpumicro("collectives", *arguments)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
-
-
-def test_torchrun_is_told_that_this_needs_mpi() -> None:
-    done = gpumicro("collectives", RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost")
-    assert done.returncode == 3
-    assert "mpirun -n 2" in done.stderr
 
 
 @pytest.mark.parametrize(

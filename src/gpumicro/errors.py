@@ -61,6 +61,10 @@ class BackendUnavailable(GpumicroError):
         self.remedy = remedy
 
 
+class MeetingError(GpumicroError):
+    """Ranks that did not find each other, or lost each other; the message names them, their hosts and the place."""
+
+
 class VerificationError(GpumicroError):
     """A kernel's output is wrong: nothing it was timed at may be believed."""
 

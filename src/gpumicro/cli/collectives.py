@@ -40,7 +40,7 @@ def _arguments(names: tuple[str, ...], wished: dict[str, Any], ranks: int) -> li
     flags = {
         "begin": "-b", "end": "-e", "factor": "-f", "step": "-i", "dtype": "--dtype", "op": "--op", "root": "--root",
         "place": "--place", "iters": "--iters", "max_time": "--max-time", "target": "--target", "timeout": "--timeout",
-        "format": "--format", "output": "-o",
+        "format": "--format", "output": "-o", "loop": "--loop",
     }  # fmt: skip
     names = (*names, "--pairs") if wished.get("pairs") else names
     given = [part for key, flag in flags.items() if wished[key] is not None for part in (flag, str(wished[key]))]
@@ -122,6 +122,8 @@ def _line(output: str | None) -> Any:
 @click.option("--graph", type=int, default=0, metavar="N", help="GPUs: a run is a CUDA graph of N operations.")
 @click.option("--aggregate", type=int, default=1, metavar="N", help="GPUs: N operations in one NCCL group.")
 @click.option("--algorithms", is_flag=True, help="GPUs: let NCCL's log say what it picks; slows nccl avg.")
+@click.option("--loop", type=click.Choice(["auto", "native", "python"]), default="auto", show_default=True,
+              help="Between MPI ranks: compiled by mpicc where that is here, or Python's.")  # fmt: skip
 @click.option("--format", default="table", show_default=True, metavar="NAME", help="table or nccl-tests.")
 @click.option("--pairs", is_flag=True, help="Find slow nodes: each rank with each other, at one size (-e, or 4M).")
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is stdout.")
@@ -145,7 +147,7 @@ def run(
     names: tuple[str, ...], device: str, ranks: int | None, expect_ranks: int | None, **wished: Any
 ) -> int:  # fmt: skip
     """Start the ranks, or be one of them; the exit code."""
-    from ..collectives import launch
+    from ..collectives import launch, started
 
     _check(wished, device, ranks)
     if collectives_gpu.is_gpu(device):
@@ -159,15 +161,15 @@ def run(
     if wished["pairs"]:
         names, wished = _one_size(names, wished)
     settings = _settings(names, wished)
-    launch.refuse_torchrun()
-    if ranks is not None and not launch.launched():
+    if ranks is not None and started.started().kind == "alone":
         return launch.start(ranks, _arguments(names, wished, ranks))
-    from ..collectives import job, mpi, pair_job
+    from ..collectives import job, pair_job, rendezvous
 
     if wished["pairs"]:
         settings = pair_job.pair_settings(settings)
     output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
+    connected = rendezvous.connect(wished["timeout"], loop=wished["loop"])
     return job.run(
-        mpi.connect(wished["timeout"]), settings, output, expect=ranks if expect_ranks is None else expect_ranks,
+        connected, settings, output, expect=ranks if expect_ranks is None else expect_ranks,
         timeout_s=wished["timeout"], work=pair_job.together if wished["pairs"] else None,
     )  # fmt: skip

@@ -11,7 +11,9 @@ import numpy as np
 from ..measure import measure
 from ..measurement import Policy
 from ..timers import FloatArray, Tick, tick_of
+from . import loops
 from .buffers import HostBuffers, Layout
+from .clocks import Clocks
 from .operations import Counts
 from .ranks import Case, Ints, Ranks
 
@@ -40,6 +42,10 @@ class Crew(Protocol):
     clock: str
     estimand: str
     loop: str  # "native" or "python": who starts the runs
+
+    @property
+    def skew_error_s(self) -> float:
+        """By which the clocks of different hosts may falsify when runs began, since `load`."""
 
     def load(self, case: Case) -> None:
         """Make the case the one at work."""
@@ -80,14 +86,18 @@ class HostCrew:
     unit = 1
     clock = "perf_counter, longest of the ranks"
     estimand = "host"
-    loop = "python"
 
     def __init__(self, ranks: Ranks, cases: Sequence[Case]) -> None:
-        self._ranks, self.size = ranks, ranks.size
+        self._ranks, self.size, self.loop = ranks, ranks.size, ranks.loop
         largest = max((case.counts.shown for case in cases), default=0)
         self._buffers = HostBuffers(cases[0].dtype if cases else "float32", largest)
         self._layout: Layout | None = None
         self._run: Callable[[], object] = lambda: None
+        self._clocks, self._looks = Clocks(ranks), 0
+
+    @property
+    def skew_error_s(self) -> float:
+        return self._clocks.uncertainty_ns * 1e-9
 
     @property
     def layout(self) -> Layout:
@@ -98,6 +108,8 @@ class HostCrew:
     def load(self, case: Case) -> None:
         self._layout = Layout(case, self._ranks.rank, self.size)
         self._run = self._ranks.bind(case, self._buffers.send, self._buffers.receive)
+        self._looks = 0
+        self._clocks.forget()
 
     def fill(self) -> None:
         self._buffers.fill(self.layout)
@@ -109,34 +121,29 @@ class HostCrew:
         return self._buffers.wrong(self.layout)
 
     def sample(self, count: int) -> Taken:
-        barrier, run, clock = self._ranks.barrier, self._run, self._ranks.clock_ns
-        starts, ends = [0] * count, [0] * count
-        for i in range(count):
-            barrier()
-            begun = clock()
-            run()
-            ends[i] = clock()
-            starts[i] = begun
-        began = np.array(starts, dtype=np.int64)
-        spans = np.array(ends, dtype=np.int64) - began
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:  # the 1st, 2nd, 4th, 8th ... time of a row
+            self._clocks.refresh()
+        starts, spans = loops.spans(self._ranks, self._run, count)
+        began = starts - self._clocks.offset_ns
         return Taken(spans, spans, began, began)
 
     def average(self, count: int) -> int:
-        run, clock = self._run, self._ranks.clock_ns
-        run()  # to warm up
+        self._clocks.refresh()  # once more, for the samples before
+        self._run()  # to warm up
         self._ranks.barrier()
-        begun = clock()
-        for _ in range(count):
-            run()
-        return clock() - begun
+        return loops.row(self._ranks, self._run, count)
 
     def call_overhead(self, case: Case) -> Interval | None:
         """One element, a communicator of this rank alone."""
         elements = min(1, case.counts.shown)
         alone = Case(case.kind, Counts(elements, elements, elements), case.dtype, case.op, 0, case.in_place)
         buffers = HostBuffers(case.dtype, 1)
+        run = self._ranks.alone().bind(alone, buffers.send, buffers.receive)
+        if (compiled := loops.call_alone(run)) is not None:
+            return compiled
         found = measure(
-            self._ranks.alone().bind(alone, buffers.send, buffers.receive),
+            run,
             Policy(target=0.05, max_time_s=_OVERHEAD_S, max_warmup_s=_OVERHEAD_S, max_samples=1000),
         )
         return found.estimate_s, *found.ci95_s

@@ -28,6 +28,7 @@ class DeviceCrew:
     clock = "event, longest of the ranks"
     estimand = "isolated"
     loop = "native"
+    skew_error_s = 0.0  # it comes from how long ranks wait, not from clocks of hosts
 
     def __init__(
         self, cuda: Any, communicators: Any, control: Control, cases: Sequence[Case], settings: Settings, *,

@@ -66,7 +66,6 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
         intensity_why="what goes over the wire depends on NCCL's algorithm",
         form=lambda kind: FORMS[kind.name], keys=keys, facts=facts, transport=settings.transport,
         overhead_why="launches stand in the stream before the span begins: no call is in the time",
-        skews=True,
         skew="from the first rank's arrival to the last's, by how long each waited in the barrier; no part of the time",
         devices=devices, unit=settings.unit, graph=settings.graph,
         settings={"aggregate": settings.aggregate, "graph": settings.graph, "transport": settings.transport},

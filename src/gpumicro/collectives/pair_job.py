@@ -16,11 +16,12 @@ from ..errors import BackendUnavailable, GpumicroError, UsageError
 from ..result import document, write
 from ..units import format_fraction, format_quantity, format_size
 from . import settings as wishes
+from .crew import HostCrew
 from .job import Agreed, Output
 from .operations import collective
 from .pairs import LEAST_NODES, Pair, Search, find_stragglers, pair_times, retest, tournament
 from .ranks import Case, Ranks
-from .records import record
+from .records import host_medium, record
 from .run import Row, lead
 from .session import Session
 from .settings import Peer, Settings
@@ -41,6 +42,15 @@ class Splitting(Ranks, Protocol):
         ...
 
 
+class Two:
+    """A pair, as far as its row depends on it."""
+
+    size = 2
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.form = ranks.form
+
+
 def pair_settings(settings: Settings) -> Settings:
     """As wished, out of place where that can be had. UsageError for more than one collective or size, or for one
     without data."""
@@ -58,7 +68,7 @@ def together(ranks: Ranks, settings: Settings, output: Output, expect: int | Non
         peers = wishes.meet(ranks, settings, expect)
         if ranks.size < LEAST_NODES:
             raise UsageError(f"{ranks.size} ranks: a straggler shows against {LEAST_NODES} or more")
-        case = wishes.cases(settings, 2, wishes.most_bytes(peers))[0][0]
+        case = wishes.cases(settings, Two(ranks), wishes.most_bytes(peers))[0][0]
     except GpumicroError as error:
         raise Agreed(error) from error
     return _Hunt(ranks, case, peers, settings, output, dog.beat).run()  # type: ignore[arg-type]  # has split
@@ -110,7 +120,9 @@ class _Hunt:
         part = self._ranks.split(len(pairs) + self._ranks.rank if mine is None else mine)
         row: Record | None = None
         if mine is not None:
-            session = Session(part, [self._case], lambda place: self._beat(f"{title}: {place}"))
+            session = Session(
+                part, [self._case], HostCrew(part, [self._case]), lambda place: self._beat(f"{title}: {place}")
+            )
             rows: list[Row] = []
             if part.rank == 0:
                 lead(session, self._settings, rows.append)
@@ -127,7 +139,7 @@ class _Hunt:
 
     def _record(self, row: Row, pair: Pair) -> Record:
         a, b = (self._peers[self._places[name]].host for name in pair)
-        made = record(row, 2, self._ranks.library, 1 if a == b else 2)
+        made = record(row, 2, 1 if a == b else 2, host_medium(self._ranks))
         return made | {"id": f"{made['id']}/pair={pair[0]}--{pair[1]}", "pair": list(pair)}
 
     def _search(self) -> Search:

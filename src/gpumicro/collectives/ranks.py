@@ -98,6 +98,7 @@ class Ranks(Control, Protocol):
     library: str  # what moves the data, in words
     backend: str  # "mpi", "gloo"
     loop: str  # "native": the timed loop is compiled; "python": each call goes through Python
+    loop_why: str  # why it is Python's, "" where it is compiled
 
     def form(self, kind: Collective) -> Form:
         """How this library does it."""
@@ -106,7 +107,7 @@ class Ranks(Control, Protocol):
     def bind(self, case: Case, send: Any, receive: Any) -> Callable[[], object]:
         """One run of the case as a call without arguments, on arrays that stay where they are.
 
-        Where the call has a method `spans(count)`, the timed loop is that: see `loops.Spans`.
+        Where the call has the methods `spans` and `row` they are the timed loops: see `native_loop.Spans`.
         """
         ...
 

@@ -22,8 +22,7 @@ NO_DATA = "a barrier moves no data"
 @dataclass(frozen=True, slots=True)
 class Medium:
     """What moves the data, in the words of tables and records. `keys` gives what is
-    known of one case beside that (algorithm, protocol, channels), each null with its reason; `skews`: whether the
-    ranks' starts are compared across hosts."""
+    known of one case beside that (algorithm, protocol, channels), each null with its reason."""
 
     backend: str  # "mpi", "nccl"
     library: str
@@ -35,7 +34,6 @@ class Medium:
     transport: str | None = None
     transport_why: str = ""
     overhead_why: str = "not measured"
-    skews: bool = False
     skew: str = "from the first rank's start to the last's; it is not taken off the time"
     facts: Callable[[], Record] = dict
     devices: Sequence[Record] = ()
@@ -46,16 +44,18 @@ class Medium:
 
 
 def host_medium(ranks: Ranks) -> Medium:
-    """MPI between CPUs."""
-    library = ranks.library
+    """What moves the data between CPUs."""
+    library, backend = ranks.library, ranks.backend
+    loop = {"loop": ranks.loop} | ({"loop_why": ranks.loop_why} if ranks.loop == "python" else {})
+    from_where = "in a compiled loop" if ranks.loop == "native" else "from Python"
     return Medium(
-        backend="mpi", library=library,
-        time="time: median over the runs of the longest rank's, each run after a barrier, from Python through mpi4py",
-        level_why="between ranks: shared memory or a network, as MPI chose",
-        intensity_why="what goes over the wire depends on MPI's algorithm",
+        backend=backend, library=library,
+        time=f"time: median over the runs of the longest rank's, each run after a barrier, {from_where}",
+        level_why=f"between ranks: shared memory or a network, as {backend} chose",
+        intensity_why=f"what goes over the wire depends on the algorithm of {backend}",
         form=ranks.form, keys=lambda _: {},
         transport_why=f"{library} does not say what it moved the data by",
-        facts=lambda: {"library": library, "loop": "mpi4py, from Python"},
+        facts=lambda: {"library": library, **loop},
     )  # fmt: skip
 
 
@@ -64,7 +64,6 @@ def record(row: Row, ranks: int, hosts: int, medium: Medium) -> Record:
     case, timed = row.case, row.measurement.to_json()
     failed = f"{row.wrong} elements were wrong" if row.wrong else None
     reduces = case.kind.reduces
-    compared = hosts == 1 or medium.skews
     found: Record = {
         "id": identity(case, ranks, medium), "status": "failed" if failed else "ok",
         "kernel": f"{medium.backend}.{case.kind.name}", "family": "collective", "variant": case.place,
@@ -82,7 +81,7 @@ def record(row: Row, ranks: int, hosts: int, medium: Medium) -> Record:
         **bandwidths(case, timed["time_s"], ranks),
         **_checked(row),
         "time_max_rank_s": row.measurement.estimate_s, "time_mean_rank_s": row.mean_rank_s,
-        **or_why("skew_s", row.skew_s if compared else None, "the clocks of different hosts are not compared"),
+        **skew(row),
         "nccl_tests_average_s": row.average_s, "nccl_tests_iterations": row.average_runs,
         **or_why("call_overhead_s", _interval(row.call_s), medium.overhead_why),
         **or_why("transport", medium.transport, medium.transport_why),
@@ -96,6 +95,20 @@ def record(row: Row, ranks: int, hosts: int, medium: Medium) -> Record:
     plain = to_plain(found)
     assert isinstance(plain, dict)
     return plain
+
+
+def skew_known(row: Row) -> bool:
+    """Whether the ranks' clocks are surer than their starts are apart."""
+    return not row.skew_error_s or row.skew_error_s < row.skew_s
+
+
+def skew(row: Row) -> Record:
+    """How far apart the ranks started, with the clocks' uncertainty across hosts; null where that is as large."""
+    error = row.skew_error_s
+    if not error:
+        return {"skew_s": row.skew_s}
+    why = f"{row.skew_s:.3g} s, but the clocks of the hosts are known to {error:.3g} s only"
+    return or_why("skew_s", row.skew_s if skew_known(row) else None, why) | {"skew_uncertainty_s": error}
 
 
 def labels_of(medium: Medium) -> Record:
@@ -154,11 +167,6 @@ class Results:
         """ "4 ranks on 2 hosts, MPICH 5.0.2"."""
         ranks = f"{self.size} rank{'s' * (self.size > 1)} on {self.hosts} host{'s' * (self.hosts > 1)}"
         return f"{ranks}, {self.medium.library}"
-
-    @property
-    def skews(self) -> bool:
-        """Whether the ranks' starts can be set against each other."""
-        return self.hosts == 1 or self.medium.skews
 
     def place(self, rank: int) -> tuple[int, str, str]:
         """(device's index, its bus id, what it is) of a rank, for the eye."""

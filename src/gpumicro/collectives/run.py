@@ -25,6 +25,7 @@ class Row:
     wrong: int  # elements, on all ranks
     mean_rank_s: float  # median over the runs of the mean over the ranks
     skew_s: float  # median over the runs of last start less first start
+    skew_error_s: float  # by which the clocks of different hosts may falsify it; 0 on one
     average_s: float  # as nccl-tests has it
     average_runs: int
     call_s: Interval | None  # the same call with one element on one rank: median and its interval
@@ -52,7 +53,7 @@ def _row(session: Session, settings: Settings, index: int, call_s: Interval | No
     wrong = max(wrong, session.command(AGAIN))  # what the timed runs left
     return Row(
         session.cases[index], found, wrong, _middle(timer.means[-found.n :]), _middle(timer.skews[-found.n :]),
-        average_s, runs * session.crew.unit, call_s,
+        session.crew.skew_error_s, average_s, runs * session.crew.unit, call_s,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from .. import __version__
 from ..errors import UsageError
 from ..units import format_fraction, format_quantity, format_size
 from .operations import BARRIER
-from .records import Results
+from .records import Results, skew_known
 from .run import Row
 
 FORMATS = ("table", "nccl-tests")
@@ -68,7 +68,7 @@ class OwnTable:
             f" {format_quantity(time.estimate_s, 's', time.ci95_s, 3):>8} {format_fraction(time.half_width, 2):>5}"
             f" {format_quantity(algbw, 'B/s') if moves else '-':>10}"
             f" {'-' if factor is None or not moves else format_quantity(algbw * factor, 'B/s'):>10}"
-            f" {format_quantity(row.skew_s, 's') if self._results.skews else '-':>8}"
+            f" {format_quantity(row.skew_s, 's') if skew_known(row) else '-':>8}"
             f" {format_quantity(row.average_s, 's'):>8} {row.wrong if moves else '-':>6}"
         )
 
@@ -76,6 +76,8 @@ class OwnTable:
         yield ""
         yield "nccl avg: as nccl-tests has it, runs in a row without a barrier between them, the mean of all ranks"
         yield f"skew: {self._results.medium.skew}"
+        if not all(map(skew_known, self._results.rows)):
+            yield "skew -: smaller than what the clocks of the hosts can be compared to; the file has both"
         if self._results.size == 1:
             yield "one rank: there is no bus, so no busbw"
         yield from self._results.notes
@@ -98,7 +100,7 @@ class NcclTable:
 
     def head(self) -> Iterator[str]:
         medium = self._results.medium
-        by = medium.library if medium.backend == "nccl" else "MPI ranks on CPUs, no NCCL"
+        by = medium.library if medium.backend == "nccl" else f"ranks on CPUs by {medium.library}, no NCCL"
         yield f"# gpumicro {__version__} in the format of nccl-tests: {by}"
 
     def _head(self, row: Row) -> Iterator[str]:
