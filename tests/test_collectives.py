@@ -228,7 +228,7 @@ def test_sizes_that_round_to_one_are_one_row() -> None:
 def test_mpi_broadcasts_in_place_only() -> None:
     cases, _ = settings.cases(wishes("broadcast"), Group(2), None)
     assert all(case.in_place for case in cases)
-    with pytest.raises(UsageError, match="MPI_Bcast has no form"):
+    with pytest.raises(UsageError, match="broadcast out of place is left out: MPI_Bcast has no such form"):
         settings.cases(wishes("broadcast", places=(False,)), Group(2), None)
 
 
