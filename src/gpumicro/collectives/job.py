@@ -19,7 +19,7 @@ from .session import Session
 from .settings import Settings
 from .side import HostSide, Side
 from .table import table
-from .watchdog import GRACE_S, Watchdog, say
+from .watchdog import GRACE_S, SPEAK_S, Watchdog, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,8 @@ def _last_words(who: str, error: BaseException, control: Control, abort: Callabl
             time.sleep(GRACE_S)  # rank 0 speaks first, where it can
         abort(130)
     say(f"{who}: {f'{type(error).__name__}: ' if not isinstance(error, GpumicroError) else ''}{error}")
+    if getattr(error, "timed_out", False):
+        time.sleep(SPEAK_S)  # all that wait say so: the rank that does not is the one to look at
     abort(getattr(error, "exit_code", 1))
 
 
