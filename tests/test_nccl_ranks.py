@@ -1,90 +1,30 @@
-"""Ranks on GPUs by a stand-in for NCCL: data, planted errors, times, records, and what goes wrong."""
+"""Ranks on GPUs by a stand-in for NCCL: data, planted errors, times, records."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fake_nccl import Clique, FakeNcclCuda, FakeTimer
-from fake_ranks import Ended, FakeRanks, World
+from fake_nccl import Clique, FakeNcclCuda
+from nccl_rig import case_of, machine, run, wishes, working
 
-from gpumicro import cuda_native, imports, libraries, result
-from gpumicro.backends.base import Availability
-from gpumicro.collectives import job, nccl_side, session
+from gpumicro import imports, result
+from gpumicro.collectives import session
 from gpumicro.collectives.nccl_forms import FORMS
-from gpumicro.collectives.nccl_side import NcclSide, pick
-from gpumicro.collectives.operations import BARRIER, LIBRARIES, collective
-from gpumicro.collectives.ranks import Case
-from gpumicro.collectives.settings import Settings
+from gpumicro.collectives.operations import BARRIER, LIBRARIES
 from gpumicro.collectives.sizes import Sweep
-from gpumicro.errors import BackendUnavailable, UsageError
-from gpumicro.kernels import formats
 
 NCCL = LIBRARIES["nccl"]
 LOG = Path(__file__).parent / "data" / "nccl_logs" / "one_node.log"
 MOVING = [(name, place) for name, form in FORMS.items() if name != BARRIER for place in form.places]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> threading.local:
-    """A machine with a driver and NCCL; `here.cuda` is the module that this thread's process loads."""
-    own = threading.local()
-    own.able = Availability(True)
-    able = type("Cuda", (), {"availability": lambda _: getattr(own, "able", Availability(True))})()
-    monkeypatch.setattr(nccl_side, "get", lambda _: able)
-    monkeypatch.setattr(cuda_native, "load", lambda: own.cuda)
-    monkeypatch.setattr(libraries, "find", lambda name: libraries.Library(name, "/lib/libnccl.so.2"))
-    return own
-
-
-def carry(control: Any, make: Callable[[], bytes]) -> bytes:
-    """Rank 0's bytes."""
-    made = make() if control.rank == 0 else b""
-    return control.exchange(made)[0]  # type: ignore[no-any-return]
-
-
-def side_of(control: Any, environment: dict[str, str] | None = None, **more: Any) -> NcclSide:
-    given = {"NCCL_DEBUG": "WARN"} if environment is None else environment  # a user's log is left alone
-    return NcclSide(control, carry, environment=given, timer=lambda _: FakeTimer(), **more)
-
-
-def wishes(*names: str, **more: Any) -> Settings:
-    given = {"sweep": Sweep(4096, 4096), "iters": 6, "max_time_s": 0.02, "library": "nccl", **more}
-    return Settings(names, **given)
-
-
-def alone() -> FakeRanks:
-    return FakeRanks(World(1), 0)
-
-
-def run(
-    here: Any, cuda: FakeNcclCuda, wished: Settings, file: Path | None = None, **more: Any
-) -> tuple[int, list[str]]:
-    """One process with all devices: (exit code, the lines of the table)."""
-    here.cuda = cuda
-    lines: list[str] = []
-    output = job.Output(lines.append, more.pop("format", "table"), None if file is None else str(file))
-    return job.run_on(side_of(alone(), cuda.environment or None), wished, output, **more), lines
-
-
-def working(here: Any, cuda: FakeNcclCuda, case: Case, **more: Any) -> session.Session:
-    """A session with its case loaded."""
-    here.cuda, control = cuda, alone()
-    side, wished = side_of(control), wishes(case.kind.name, dtype=case.dtype, op=case.op, **more)
-    side.know([side.introduce(wished)])
-    one = session.Session(control, [case], side.crew([case], lambda _: None))
-    one.command(session.LOAD, 0)
-    return one
-
-
-def case_of(name: str, ranks: int, **more: Any) -> Case:
-    kind = collective(name)
-    facts: dict[str, Any] = {"dtype": "float32", "op": "sum", "root": ranks - 1, "in_place": False, **more}
-    return Case(kind, kind.counts(40_000, formats.stored(facts["dtype"]).itemsize, ranks), **facts)
+    return machine(monkeypatch)
 
 
 # -- the data --------------------------------------------------------------------------------------------------------
@@ -245,126 +185,3 @@ def test_sizes_that_no_gpu_has_memory_for_are_left_out_and_said(here: Any) -> No
     assert code == 0
     assert [line.split()[:2] for line in lines if " out " in line] == [["512", "KiB"], ["1", "MiB"]]
     assert "all_reduce: sizes from 2 MiB are left out" in lines[-1]
-
-
-# -- several processes -----------------------------------------------------------------------------------------------
-
-
-def each(here: Any, world: World, cudas: list[FakeNcclCuda], wished: Callable[[int], Settings], **more: Any) -> Any:
-    """What each process ends with, and the lines of rank 0."""
-    lines: list[str] = []
-    output = job.Output(lines.append, "table", more.pop("file", None))
-
-    def work(ranks: FakeRanks) -> Any:
-        here.cuda = cudas[ranks.rank]
-        if ranks.rank in more.get("unable", ()):
-            here.able = Availability(False, "the NVIDIA driver finds no GPU", "Look for one")
-        side = side_of(ranks, local_rank=ranks.rank)
-        return job.run_on(side, wished(ranks.rank), output, expect=more.get("expect"), timeout_s=20)
-
-    return world.each(work), lines
-
-
-def processes(count: int, **more: Any) -> tuple[World, list[FakeNcclCuda]]:
-    clique = Clique(count)
-    return World(count), [FakeNcclCuda(count, clique, **more) for _ in range(count)]
-
-
-def test_a_process_a_device_meets_by_nccls_id(here: Any, tmp_path: Path) -> None:
-    world, cudas = processes(3)
-    file = str(tmp_path / "r.json")
-    codes, _ = each(here, world, cudas, lambda _: wishes("all_reduce", "gather"), file=file, expect=3)
-    assert codes == [0, 0, 0]
-    made = [cuda.communicators[0] for cuda in cudas]
-    assert [(one.id, one.ranks, one.devices) for one in made] == [(b"x" * 128, [i], [i]) for i in range(3)]
-    assert {m["wrong"] for m in result.read(file)["measurements"]} == {0}
-
-
-def test_a_rank_without_a_gpu_is_named_and_all_end(here: Any) -> None:
-    world, cudas = processes(2)
-    codes, lines = each(here, world, cudas, lambda _: wishes("all_reduce"), unable=(1,))
-    assert isinstance(codes[0], BackendUnavailable)
-    assert "rank 1 on " in str(codes[0])
-    assert "the NVIDIA driver finds no GPU. Look for one" in str(codes[0])
-    assert (codes[1], lines) == (3, [])
-
-
-def test_ranks_of_different_minds_or_versions_all_end(here: Any) -> None:
-    world, cudas = processes(2)
-    codes, _ = each(here, world, cudas, lambda rank: wishes("all_reduce", dtype=("float32", "float16")[rank]))
-    assert "dtype: float16, not float32" in str(codes[0])
-    world, cudas = processes(2)
-    cudas[1].version = "2.19.3"
-    codes, _ = each(here, world, cudas, lambda _: wishes("all_reduce"))
-    assert "the version of NCCL: 2.19.3, not 2.28.3" in str(codes[0])
-    assert codes[1] == 2
-
-
-def test_two_ranks_on_one_gpu_are_refused(here: Any) -> None:
-    world = World(2)
-    clique = Clique(2)
-    codes, _ = each(here, world, [FakeNcclCuda(1, clique), FakeNcclCuda(1, clique)], lambda _: wishes("all_reduce"))
-    assert isinstance(codes[0], UsageError)
-    assert "ranks 0 and 1" in str(codes[0])
-    assert "one rank per GPU" in str(codes[0])
-
-
-def test_a_rank_that_raises_aborts_nccl_and_keeps_the_rows(
-    here: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "GRACE_S", 0.0)
-    world, cudas = processes(2)
-
-    def fail(operation: Any, rank: int, _: Any) -> None:
-        if rank == 1 and operation.send == operation.receive:
-            raise MemoryError("no more")
-
-    cudas[0].clique.plant = fail
-    file = str(tmp_path / "r.json")
-    codes, _ = each(here, world, cudas, lambda _: wishes("all_reduce"), file=file)
-    assert all(isinstance(code, (Ended, threading.BrokenBarrierError)) for code in codes)
-    assert cudas[1].communicators[0].aborted
-    assert "rank 1 of 2 on " in capsys.readouterr().err
-    doc = result.read(file)
-    assert doc["interrupted"]
-    assert [m["variant"] for m in doc["measurements"]] == ["out-of-place"]
-
-
-# -- what is not here ------------------------------------------------------------------------------------------------
-
-
-def test_no_gpu_and_no_nccl_say_the_cure(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "find", lambda name: libraries.Library(name, "", "no libnccl.so.2; pip install it"))
-    with pytest.raises(BackendUnavailable, match="NCCL is not here: no libnccl"):
-        run(here, FakeNcclCuda(2), wishes("all_reduce"))
-    here.able = Availability(False, "there is no driver", "Install one")
-    with pytest.raises(BackendUnavailable, match=r"there is no driver\. Install one"):
-        run(here, FakeNcclCuda(2), wishes("all_reduce"))
-
-
-def test_a_version_without_the_dtype_says_so(here: Any) -> None:
-    with pytest.raises(UsageError, match=r"NCCL 2\.19\.3 has no float8_e5m2: it came"):
-        run(here, FakeNcclCuda(2, version="2.19.3"), wishes("all_reduce", dtype="float8_e5m2"))
-
-
-def test_the_number_of_gpus_is_held_against_what_was_expected(here: Any) -> None:
-    with pytest.raises(UsageError, match="8 ranks were expected and 2 came"):
-        run(here, FakeNcclCuda(2), wishes("all_reduce"), expect=8)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "visible", "local", "devices"),
-    [
-        (None, 4, None, [0, 1, 2, 3]), ((1, 3), 4, None, [1, 3]), (None, 4, 2, [2]), ((1, 3), 4, 1, [3]),
-        (None, 1, 5, [0]),  # srun gave each task its own device
-    ],
-)  # fmt: skip
-def test_devices_of_a_process(chosen: Any, visible: int, local: int | None, devices: list[int]) -> None:
-    assert pick(chosen, visible, local) == devices
-
-
-def test_a_device_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="no cuda:4 here: 4 devices"):
-        pick((0, 4), 4, None)
-    with pytest.raises(BackendUnavailable, match="rank 4 of its host, counted from 0, and 4 GPUs"):
-        pick(None, 4, 4)

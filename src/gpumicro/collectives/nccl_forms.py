@@ -55,9 +55,10 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
         return found | {key: text for key, text in why.items() if key in found}
 
     def facts() -> Record:
+        said = {key: value for key, value in log().facts().items() if value is not None}
         return {
             "library": f"NCCL {nccl.version_text}", "library_path": nccl.path, "devices": names,
-            "processes": len(peers), "loop": "native", **log().facts(),
+            "processes": len(peers), "loop": "native", **said,
         }  # fmt: skip
 
     return Medium(
