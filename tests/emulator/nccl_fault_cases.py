@@ -139,7 +139,7 @@ def by_clock(cuda: Any, communicators: Any, work: Any) -> Callable[[], object]:
     return lambda: clock.sample(work.work, np.ones(3, np.int64))
 
 
-def by_events(cuda: Any, communicators: Any, work: Any) -> Callable[[], object]:
+def by_events(cuda: Any, _: Any, work: Any) -> Callable[[], object]:
     clock = cuda.timing.EventClock(0, filler_s=0.0)
     return lambda: clock.sample(work.work, np.ones(3, np.int64))
 
@@ -214,17 +214,13 @@ def test_an_abort_from_another_thread_ends_a_wait(cuda: Any, library: Any) -> No
 
 
 def test_the_others_hear_of_an_abort(cuda: Any, library: Any) -> None:
-    ends = apart(
-        cuda, library, [lambda mine: reducer(cuda, mine)[0].run(), lambda mine: mine.abort()], timeout_s=60.0
-    )
+    ends = apart(cuda, library, [lambda mine: reducer(cuda, mine)[0].run(), lambda mine: mine.abort()], timeout_s=60.0)
     assert isinstance(ends[0], NcclError)
     assert ends[0].name == "ncclRemoteError"
     assert "rank 1" in ends[0].detail
 
 
-def test_closing_ends_when_another_does_not_come(
-    cuda: Any, library: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_ends_when_another_does_not_come(cuda: Any, library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     two = pair(cuda, library)
     work, _ = reducer(cuda, two)
     monkeypatch.setenv("NCCLEMU_STALL", "1:1")
