@@ -117,14 +117,12 @@ void register_communicators(py::module_& m) {
                 self.timeout_s = seconds;
             })
         .def_property_readonly("size", &Communicators::size)
-        .def_property_readonly("ranks",
-                               [](const Communicators& self) {
-                                   return of_ranks<int>(self, [](const auto& one) { return one.rank; });
-                               })
-        .def_property_readonly("devices",
-                               [](const Communicators& self) {
-                                   return of_ranks<int>(self, [](const auto& one) { return one.device; });
-                               })
+        .def_property_readonly(
+            "ranks",
+            [](const Communicators& self) { return of_ranks<int>(self, [](const auto& one) { return one.rank; }); })
+        .def_property_readonly(
+            "devices",
+            [](const Communicators& self) { return of_ranks<int>(self, [](const auto& one) { return one.device; }); })
         .def_property_readonly("blocking", &Communicators::blocking)
         .def_property_readonly("aborted", &Communicators::aborted)
         .def("poll", &Communicators::poll, Quietly())
@@ -174,8 +172,10 @@ void register_graphs(py::module_& m) {
                  return Graphs{std::move(made), work.owner};
              }),
              "communicators"_a, "work"_a)
-        .def("capture", [](Graphs& self, std::int64_t runs) { self.task->capture(runs); }, "runs"_a, Quietly())
-        .def("nodes", [](const Graphs& self, std::int64_t runs) { return self.task->nodes(runs); }, "runs"_a)
+        .def(
+            "capture", [](Graphs& self, std::int64_t runs) { self.task->capture(runs); }, "runs"_a, Quietly())
+        .def(
+            "nodes", [](const Graphs& self, std::int64_t runs) { return self.task->nodes(runs); }, "runs"_a)
         .def_property_readonly("work", &work_of<RankGraphs>)
         .def(
             "replay",

@@ -118,8 +118,8 @@ class Emulated:
             search = os.pathsep.join([str(self.double.parent), *filter(None, [clean.get("LD_LIBRARY_PATH")])])
             done = subprocess.run(
                 [*command, *arguments],
-                env=clean | {"LD_LIBRARY_PATH": search, "PTXEMU_LOG": "stderr"}
-                | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | self.env | dict(env or {}),  # gpumicro is there before its plugin
+                env=clean | {"LD_LIBRARY_PATH": search, "PTXEMU_LOG": "stderr"}  # gpumicro is there before its plugin:
+                | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | self.env | dict(env or {}),
                 capture_output=True, text=True, check=False, input=text, timeout=TIMEOUT_S,
             )  # fmt: skip
             found = json.loads(counts.read_text()) if counts.exists() else {}

@@ -139,7 +139,7 @@ def by_clock(cuda: Any, communicators: Any, work: Any) -> Callable[[], object]:
     return lambda: clock.sample(work.work, np.ones(3, np.int64))
 
 
-def by_events(cuda: Any, communicators: Any, work: Any) -> Callable[[], object]:
+def by_events(cuda: Any, _: Any, work: Any) -> Callable[[], object]:
     clock = cuda.timing.EventClock(0, filler_s=0.0)
     return lambda: clock.sample(work.work, np.ones(3, np.int64))
 

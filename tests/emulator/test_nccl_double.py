@@ -1,4 +1,4 @@
-"""The NCCL binding on the doubles of CUDA and NCCL: the cases in a process each, and ranks in processes of their own."""
+"""The NCCL binding on the doubles of CUDA and NCCL: the cases in a process each, then ranks in several processes."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ std::string version_text(int version) {
 
 const DataType& type_of(const std::string& name) {
     static const DataType types[] = {
-        {"int8", 0, 1, kOldest},     {"uint8", 1, 1, kOldest},          {"int32", 2, 4, kOldest},
-        {"uint32", 3, 4, kOldest},   {"int64", 4, 8, kOldest},          {"uint64", 5, 8, kOldest},
-        {"float16", 6, 2, kOldest},  {"float32", 7, 4, kOldest},        {"float64", 8, 8, kOldest},
-        {"bfloat16", 9, 2, kOldest}, {"float8_e4m3fn", 10, 1, 22400},   {"float8_e5m2", 11, 1, 22400},
+        {"int8", 0, 1, kOldest},     {"uint8", 1, 1, kOldest},        {"int32", 2, 4, kOldest},
+        {"uint32", 3, 4, kOldest},   {"int64", 4, 8, kOldest},        {"uint64", 5, 8, kOldest},
+        {"float16", 6, 2, kOldest},  {"float32", 7, 4, kOldest},      {"float64", 8, 8, kOldest},
+        {"bfloat16", 9, 2, kOldest}, {"float8_e4m3fn", 10, 1, 22400}, {"float8_e5m2", 11, 1, 22400},
     };
     std::string all;
     for (const DataType& type : types) {
@@ -40,9 +40,9 @@ Op op_of(const std::string& name) {
 namespace {
 
 std::string result_name(nccl::Result code) {
-    static const char* const names[] = {"ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError",
-                                        "ncclInternalError",   "ncclInvalidArgument",    "ncclInvalidUsage",
-                                        "ncclRemoteError",     "ncclInProgress",         "ncclTimeout"};
+    static const char* const names[] = {"ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
+                                        "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+                                        "ncclRemoteError",   "ncclInProgress",         "ncclTimeout"};
     return code >= 0 && code < static_cast<int>(std::size(names)) ? names[code] : "unknown result";
 }
 

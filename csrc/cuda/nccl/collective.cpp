@@ -132,11 +132,12 @@ bool Collective::check_overlap(const Place& place, int rank) const {
     const char* const part = split ? place.receive : place.send;
     const bool has_way = kind_ != Kind::alltoall && kind_ != Kind::sendrecv;
     if (has_way && part == whole + (split || joined ? shift : 0)) return true;
-    const auto from = reinterpret_cast<std::uintptr_t>(place.send), to = reinterpret_cast<std::uintptr_t>(place.receive);
+    const auto from = reinterpret_cast<std::uintptr_t>(place.send),
+               to = reinterpret_cast<std::uintptr_t>(place.receive);
     if (from >= to + receive_bytes(rank) || to >= from + send_bytes(rank)) return false;
-    throw std::invalid_argument("the buffers of rank " + std::to_string(rank) + " overlap: " +
-                                (has_way ? "NCCL works in place on the rank's own block only"
-                                         : "NCCL has no way to do this in place"));
+    throw std::invalid_argument(
+        "the buffers of rank " + std::to_string(rank) + " overlap: " +
+        (has_way ? "NCCL works in place on the rank's own block only" : "NCCL has no way to do this in place"));
 }
 
 const char* Collective::name() const { return kKnown[static_cast<std::size_t>(kind_)].function; }

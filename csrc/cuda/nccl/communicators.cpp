@@ -129,7 +129,8 @@ void Communicators::make_blocking(const nccl::UniqueId* id) {
         void some() {
             result = api->group_start();
             for (Rank& rank : ranks) {
-                if (result == nccl::kSuccess && cudaSetDevice(rank.device) != cudaSuccess) result = nccl::kUnhandledCudaError;
+                if (result == nccl::kSuccess && cudaSetDevice(rank.device) != cudaSuccess)
+                    result = nccl::kUnhandledCudaError;
                 if (result == nccl::kSuccess) result = api->init_rank(&rank.comm, size, *id, rank.rank);
             }
             const nccl::Result ended = api->group_end();

@@ -40,7 +40,7 @@ class RankTimer {
     double gate_timeout_s = 1.0;
     double phase_s = 1.1e-6;
     bool gated = true;
-    std::int64_t queue_limit = 500;               // runs
+    std::int64_t queue_limit = 500;                 // runs
     std::vector<double> spans_s, waits_s, walls_s;  // of each span: by rank, by rank in the barrier, the host's
 
   private:

@@ -55,9 +55,7 @@ class Communicators:
         blocking: bool = False,
     ) -> None: ...
     @staticmethod
-    def local(
-        nccl: Nccl, devices: Sequence[int], *, timeout_s: float = 60.0, blocking: bool = False
-    ) -> Communicators:
+    def local(nccl: Nccl, devices: Sequence[int], *, timeout_s: float = 60.0, blocking: bool = False) -> Communicators:
         """All ranks in this process, rank i on devices[i]; blocking: by ncclCommInitAll. Raises as the class does."""
 
     timeout_s: float

@@ -67,7 +67,8 @@ Result ask(const void* handle, Operation operation, cudaStream_t stream) {
     const auto comm = comm_of(handle);
     if (comm == nullptr) return refuse("comm is no communicator");
     const bool takes = operation.kind != Kind::send && (operation.kind != Kind::reduce || comm->rank == operation.peer);
-    const bool gives = operation.kind != Kind::recv && (operation.kind != Kind::broadcast || comm->rank == operation.peer);
+    const bool gives =
+        operation.kind != Kind::recv && (operation.kind != Kind::broadcast || comm->rank == operation.peer);
     if (operation.type < 0 || operation.type >= kTypes || (operation.type >= kE4M3 && library_version() < 22400))
         return refuse("invalid type " + std::to_string(operation.type));
     if (operation.op < 0 || operation.op >= kOps) return refuse("invalid reduction operation");
@@ -153,9 +154,14 @@ NCCLEMU_API Result ncclCommCount(void* handle, int* count) {
     return kSuccess;
 }
 NCCLEMU_API const char* ncclGetErrorString(Result code) {
-    static const char* const texts[] = {
-        "no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
-        "invalid usage", "remote process exited or there was a network error", "NCCL operation in progress"};
+    static const char* const texts[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
     return code >= 0 && code <= kInProgress ? texts[code] : "unknown result code";
 }
 NCCLEMU_API const char* ncclGetLastError(void*) {

@@ -16,14 +16,14 @@ struct Comm : std::enable_shared_from_this<Comm> {
     Region* region = nullptr;
     std::atomic<int> state{kInProgress};  // ncclCommGetAsyncError's
     std::atomic<bool> aborted{false};
-    std::atomic<int> busy{0};       // operations and threads at work for it
+    std::atomic<int> busy{0};  // operations and threads at work for it
     std::atomic<u64> operations{0};
 
     ~Comm();
-    Result come();                 // to the rendezvous; returns when all are there
+    Result come();  // to the rendezvous; returns when all are there
     Result fail(Result code, const std::string& why);
-    bool peer_is_gone(int peer);   // as far as anyone would notice
-    bool stall();                  // until the abort; false, for "not done"
+    bool peer_is_gone(int peer);  // as far as anyone would notice
+    bool stall();                 // until the abort; false, for "not done"
     void leave(State how);
     bool others_at_work() const { return busy.load() > 0; }
 };
