@@ -27,6 +27,8 @@ from .settings import Peer, Settings
 from .watchdog import Watchdog
 
 Record = dict[str, Any]
+MOST_TO_MEET_ALL = 32  # ranks; with more, a few rounds find the suspects, and retests tell node from link
+FEW_ROUNDS = 3
 
 
 class Splitting(Ranks, Protocol):
@@ -50,8 +52,13 @@ def pair_settings(settings: Settings) -> Settings:
     return replace(settings, places=kind.places[:1], root=0)
 
 
-def together(ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog) -> int:
-    """This rank's part. The exit code: 0, or 1 where an element was wrong or something is slow."""
+def together(
+    ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog, *, rounds: int | None = None
+) -> int:
+    """This rank's part. The exit code: 0, or 1 where an element was wrong or something is slow.
+
+    `rounds`: so many of the n - 1 in which everyone meets everyone; None: all of up to 32 ranks, else 3.
+    """
     try:
         if not hasattr(ranks, "split"):
             raise BackendUnavailable(f"--pairs divides the ranks, which {ranks.library} cannot", "Start it with mpirun")
@@ -61,7 +68,8 @@ def together(ranks: Ranks, settings: Settings, output: Output, expect: int | Non
         case = wishes.cases(settings, 2, wishes.most_bytes(peers))[0][0]
     except GpumicroError as error:
         raise Agreed(error) from error
-    return _Hunt(ranks, case, peers, settings, output, dog.beat).run()  # type: ignore[arg-type]  # has split
+    limit = rounds or (None if ranks.size <= MOST_TO_MEET_ALL else FEW_ROUNDS)
+    return _Hunt(ranks, case, peers, settings, output, dog.beat).run(limit)  # type: ignore[arg-type]  # has split
 
 
 def node_names(peers: Sequence[Peer]) -> list[str]:
@@ -83,11 +91,11 @@ class _Hunt:
         self._found: list[Record] = []
         self._environment: Record | None = None
 
-    def run(self) -> int:
+    def run(self, rounds: int | None) -> int:
         self._say(f"{self._where}, pairs: {self._case.kind.name} of {format_size(self._case.size_bytes)}, "
                   f"{self._settings.dtype}, {self._case.place}")  # fmt: skip
         self._say(f"{'pair':<40} {'time':>9} {'+-':>6} {'bandwidth':>11} {'#wrong':>6}")
-        for number, pairs in enumerate(tournament(self._names), 1):
+        for number, pairs in enumerate(tournament(self._names)[:rounds], 1):
             self._round(f"round {number}", pairs)
         search = self._search()
         for number, pairs in enumerate(retest(search) if search.healthy else (), 1):
