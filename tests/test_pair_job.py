@@ -100,7 +100,20 @@ def test_suspects_are_timed_again_with_healthy_partners(monkeypatch: pytest.Monk
     assert said.startswith("SLOW node: ")
     assert "/3," in said
     pairs = [tuple(m["pair"]) for m in result.read(tmp_path / "r.json")["measurements"]]
-    assert 4 < len(pairs) <= 4 + 3 * 2, "one round of all, then three of the two suspects"
+    assert 4 < len(pairs) <= 4 + 3 * 2 + 3 * 2, "one round of all, three of the two suspects, two confirmations"
+
+
+def test_one_hiccup_makes_no_straggler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[tuple[str, str], int] = {}
+
+    def hiccup(a: str, b: str) -> float:
+        seen[a, b] = seen.get((a, b), 0) + 1
+        return alike(a, b) * (9 if {a[-1], b[-1]} == {"0", "2"} and seen[a, b] == 1 else 1)
+
+    codes, lines = hunt(monkeypatch, tmp_path / "r.json", hiccup, ranks=5)
+    assert codes == [0] * 5
+    assert lines[-1].startswith("no straggler")
+    assert sorted(seen.values()) == [1] * 9 + [3]
 
 
 def test_a_pair_that_is_timed_again_keeps_its_first_row() -> None:

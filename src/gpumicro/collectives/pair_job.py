@@ -18,7 +18,7 @@ from ..units import format_fraction, format_quantity, format_size
 from . import settings as wishes
 from .job import Agreed, Output
 from .operations import collective
-from .pairs import LEAST_NODES, Pair, Search, find_stragglers, pair_times, retest, tournament
+from .pairs import LEAST_NODES, Pair, PairTime, Search, confirm, find_stragglers, pair_times, retest, tournament
 from .ranks import Case, Ranks
 from .records import record
 from .run import Row, lead
@@ -29,6 +29,7 @@ from .watchdog import Watchdog
 Record = dict[str, Any]
 MOST_TO_MEET_ALL = 32  # ranks; with more, a few rounds find the suspects, and retests tell node from link
 FEW_ROUNDS = 3
+CONFIRMATIONS = 2  # of what was slow: with the first time a median of three
 
 
 class Splitting(Ranks, Protocol):
@@ -101,6 +102,9 @@ class _Hunt:
         for number, pairs in enumerate(retest(search) if search.healthy else (), 1):
             self._round(f"retest {number}", pairs)
             search = self._search()
+        for number, pairs in enumerate(CONFIRMATIONS * confirm(search, self._times()), 1):
+            self._round(f"confirmation {number}", pairs)
+            search = self._search()
         for line in ("", *search_lines(search)):
             self._say(line)
         self._keep(interrupted=False)
@@ -139,7 +143,10 @@ class _Hunt:
         return made | {"id": f"{made['id']}/pair={pair[0]}--{pair[1]}", "pair": list(pair)}
 
     def _search(self) -> Search:
-        return find_stragglers(pair_times([{"measurements": self._found}]))
+        return find_stragglers(self._times())
+
+    def _times(self) -> list[PairTime]:
+        return pair_times([{"measurements": self._found}])
 
     def _say(self, line: str) -> None:
         if self._ranks.rank == 0:
