@@ -14,7 +14,7 @@ from sweep_files import document, item
 
 from gpumicro import imports, result
 from gpumicro.cli.collectives import command
-from gpumicro.collectives import pair_job, settings
+from gpumicro.collectives import pair_job, run, settings
 from gpumicro.collectives.job import Output
 from gpumicro.collectives.settings import Settings
 from gpumicro.collectives.sizes import Sweep
@@ -46,7 +46,11 @@ def slow_node(a: str, b: str) -> float:
 
 
 def hunt(
-    monkeypatch: pytest.MonkeyPatch, file: Path, truth: Callable[[str, str], float], ranks: int = 6
+    monkeypatch: pytest.MonkeyPatch,
+    file: Path,
+    truth: Callable[[str, str], float],
+    ranks: int = 6,
+    rounds: int | None = None,
 ) -> tuple[list[int], list[str]]:
     """Exit codes of all ranks and the lines of rank 0; times are those of `truth`, all else is run."""
 
@@ -57,12 +61,13 @@ def hunt(
             return found | {"time_s": found["time_s"] | {"estimate": time, "ci95": [time, time]}}
 
     monkeypatch.setattr(pair_job, "_Hunt", Hunt)
+    monkeypatch.setattr(run, "_OVERHEAD_S", 0.005)
     monkeypatch.setattr(settings, "memory_available", lambda: 1 << 30)
     lines: list[str] = []
 
     def work(rank: Any) -> int:
         dog = Watchdog("a rank", 60, rank.abort)
-        return pair_job.together(rank, WISHES, Output(lines.append, file=str(file)), None, dog)
+        return pair_job.together(rank, WISHES, Output(lines.append, file=str(file)), None, dog, rounds=rounds)
 
     return World(ranks).each(work), lines
 
@@ -88,7 +93,30 @@ def test_the_slow_one_is_named_and_the_exit_code_says_so(
     assert said.startswith(named)
 
 
-def test_suspects_are_timed_again_with_healthy_partners() -> None:
+def test_suspects_are_timed_again_with_healthy_partners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    codes, lines = hunt(monkeypatch, tmp_path / "r.json", slow_node, ranks=8, rounds=1)
+    assert codes == [1] * 8
+    (said,) = (line for line in lines if line.startswith("SLOW"))
+    assert said.startswith("SLOW node: ")
+    assert "/3," in said
+    pairs = [tuple(m["pair"]) for m in result.read(tmp_path / "r.json")["measurements"]]
+    assert 4 < len(pairs) <= 4 + 3 * 2 + 3 * 2, "one round of all, three of the two suspects, two confirmations"
+
+
+def test_one_hiccup_makes_no_straggler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[tuple[str, str], int] = {}
+
+    def hiccup(a: str, b: str) -> float:
+        seen[a, b] = seen.get((a, b), 0) + 1
+        return alike(a, b) * (9 if {a[-1], b[-1]} == {"0", "2"} and seen[a, b] == 1 else 1)
+
+    codes, lines = hunt(monkeypatch, tmp_path / "r.json", hiccup, ranks=5)
+    assert codes == [0] * 5
+    assert lines[-1].startswith("no straggler")
+    assert sorted(seen.values()) == [1] * 9 + [3]
+
+
+def test_a_pair_that_is_timed_again_keeps_its_first_row() -> None:
     twice = [{"id": "x"}, {"id": "y"}, {"id": "x"}]
     assert [one["id"] for one in pair_job.numbered(twice)] == ["x", "y", "x#2"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -40,7 +41,7 @@ def _arguments(names: tuple[str, ...], wished: dict[str, Any], ranks: int) -> li
     flags = {
         "begin": "-b", "end": "-e", "factor": "-f", "step": "-i", "dtype": "--dtype", "op": "--op", "root": "--root",
         "place": "--place", "iters": "--iters", "max_time": "--max-time", "target": "--target", "timeout": "--timeout",
-        "format": "--format", "output": "-o", "loop": "--loop",
+        "format": "--format", "output": "-o", "loop": "--loop", "rounds": "--rounds",
     }  # fmt: skip
     names = (*names, "--pairs") if wished.get("pairs") else names
     given = [part for key, flag in flags.items() if wished[key] is not None for part in (flag, str(wished[key]))]
@@ -126,6 +127,8 @@ def _line(output: str | None) -> Any:
               help="Between MPI ranks: compiled by mpicc where that is here, or Python's.")  # fmt: skip
 @click.option("--format", default="table", show_default=True, metavar="NAME", help="table or nccl-tests.")
 @click.option("--pairs", is_flag=True, help="Find slow nodes: each rank with each other, at one size (-e, or 4M).")
+@click.option("--rounds", type=click.IntRange(1), metavar="N",
+              help="Of --pairs: N of the n-1. [default: all up to 32 ranks, else 3]")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", help="Write the result as JSON; - is stdout.")
 def command(names: tuple[str, ...], **wished: Any) -> int:
     """Time collectives between ranks: time, algbw, busbw and wrong elements by size.
@@ -158,6 +161,8 @@ def run(
         settings = _settings(names, wished, "nccl")
         output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
         return collectives_gpu.run(settings, device, output, expect_ranks, wished)
+    if wished["rounds"] is not None and not wished["pairs"]:
+        raise UsageError("--rounds goes with --pairs")
     if wished["pairs"]:
         names, wished = _one_size(names, wished)
     settings = _settings(names, wished)
@@ -165,11 +170,12 @@ def run(
         return launch.start(ranks, _arguments(names, wished, ranks))
     from ..collectives import job, pair_job, rendezvous
 
+    work = None
     if wished["pairs"]:
-        settings = pair_job.pair_settings(settings)
+        settings, work = pair_job.pair_settings(settings), partial(pair_job.together, rounds=wished["rounds"])
     output = job.Output(_line(wished["output"]), wished["format"], wished["output"])
     connected = rendezvous.connect(wished["timeout"], loop=wished["loop"])
     return job.run(
         connected, settings, output, expect=ranks if expect_ranks is None else expect_ranks,
-        timeout_s=wished["timeout"], work=pair_job.together if wished["pairs"] else None,
+        timeout_s=wished["timeout"], work=work,
     )  # fmt: skip

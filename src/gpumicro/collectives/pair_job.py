@@ -19,7 +19,7 @@ from . import settings as wishes
 from .crew import HostCrew
 from .job import Agreed, Output
 from .operations import collective
-from .pairs import LEAST_NODES, Pair, Search, find_stragglers, pair_times, retest, tournament
+from .pairs import LEAST_NODES, Pair, PairTime, Search, confirm, find_stragglers, pair_times, retest, tournament
 from .ranks import Case, Ranks
 from .records import host_medium, record
 from .run import Row, lead
@@ -28,6 +28,9 @@ from .settings import Peer, Settings
 from .watchdog import Watchdog
 
 Record = dict[str, Any]
+MOST_TO_MEET_ALL = 32  # ranks; with more, a few rounds find the suspects, and retests tell node from link
+FEW_ROUNDS = 3
+CONFIRMATIONS = 2  # of what was slow: with the first time a median of three
 
 
 class Splitting(Ranks, Protocol):
@@ -60,8 +63,13 @@ def pair_settings(settings: Settings) -> Settings:
     return replace(settings, places=kind.places[:1], root=0)
 
 
-def together(ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog) -> int:
-    """This rank's part. The exit code: 0, or 1 where an element was wrong or something is slow."""
+def together(
+    ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog, *, rounds: int | None = None
+) -> int:
+    """This rank's part. The exit code: 0, or 1 where an element was wrong or something is slow.
+
+    `rounds`: so many of the n - 1 in which everyone meets everyone; None: all of up to 32 ranks, else 3.
+    """
     try:
         if not hasattr(ranks, "split"):
             raise BackendUnavailable(f"--pairs divides the ranks, which {ranks.library} cannot", "Start it with mpirun")
@@ -71,7 +79,8 @@ def together(ranks: Ranks, settings: Settings, output: Output, expect: int | Non
         case = wishes.cases(settings, Two(ranks), wishes.most_bytes(peers))[0][0]
     except GpumicroError as error:
         raise Agreed(error) from error
-    return _Hunt(ranks, case, peers, settings, output, dog.beat).run()  # type: ignore[arg-type]  # has split
+    limit = rounds or (None if ranks.size <= MOST_TO_MEET_ALL else FEW_ROUNDS)
+    return _Hunt(ranks, case, peers, settings, output, dog.beat).run(limit)  # type: ignore[arg-type]  # has split
 
 
 def node_names(peers: Sequence[Peer]) -> list[str]:
@@ -93,15 +102,18 @@ class _Hunt:
         self._found: list[Record] = []
         self._environment: Record | None = None
 
-    def run(self) -> int:
+    def run(self, rounds: int | None) -> int:
         self._say(f"{self._where}, pairs: {self._case.kind.name} of {format_size(self._case.size_bytes)}, "
                   f"{self._settings.dtype}, {self._case.place}")  # fmt: skip
         self._say(f"{'pair':<40} {'time':>9} {'+-':>6} {'bandwidth':>11} {'#wrong':>6}")
-        for number, pairs in enumerate(tournament(self._names), 1):
+        for number, pairs in enumerate(tournament(self._names)[:rounds], 1):
             self._round(f"round {number}", pairs)
         search = self._search()
         for number, pairs in enumerate(retest(search) if search.healthy else (), 1):
             self._round(f"retest {number}", pairs)
+            search = self._search()
+        for number, pairs in enumerate(CONFIRMATIONS * confirm(search, self._times()), 1):
+            self._round(f"confirmation {number}", pairs)
             search = self._search()
         for line in ("", *search_lines(search)):
             self._say(line)
@@ -143,7 +155,10 @@ class _Hunt:
         return made | {"id": f"{made['id']}/pair={pair[0]}--{pair[1]}", "pair": list(pair)}
 
     def _search(self) -> Search:
-        return find_stragglers(pair_times([{"measurements": self._found}]))
+        return find_stragglers(self._times())
+
+    def _times(self) -> list[PairTime]:
+        return pair_times([{"measurements": self._found}])
 
     def _say(self, line: str) -> None:
         if self._ranks.rank == 0:

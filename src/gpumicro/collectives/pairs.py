@@ -109,6 +109,28 @@ def retest(search: Search, most: int = 3) -> tuple[tuple[Pair, ...], ...]:
     return tuple(rounds)
 
 
+def confirm(search: Search, times: Iterable[PairTime], most: int = 3) -> tuple[tuple[Pair, ...], ...]:
+    """Rounds of disjoint pairs that time again what was found slow: links, and the `most` slowest pairs of each node.
+
+    Timed twice more, a pair counts as the median of three: one hiccup of a machine makes no straggler. Empty where
+    nothing is slow.
+    """
+    logs = _logs(times)
+    wanted: dict[Pair, None] = {(slow.names[0], slow.names[1]): None for slow in search.slow_links}
+    for slow in search.slow_nodes:
+        mine = sorted((pair for pair in logs if slow.names[0] in pair), key=lambda pair: -logs[pair])
+        wanted |= dict.fromkeys(mine[:most])
+    rounds: list[list[Pair]] = []
+    for pair in wanted:
+        free = (one for one in rounds if not any(set(pair) & set(other) for other in one))
+        place = next(free, None)
+        if place is None:
+            rounds.append([pair])
+        else:
+            place.append(pair)
+    return tuple(map(tuple, rounds))
+
+
 def pair_times(docs: Iterable[Mapping[str, Any]], size_bytes: int | None = None) -> list[PairTime]:
     """The times of the pairs in result documents, at one size (default: the largest that every pair has).
 

@@ -16,7 +16,7 @@ from ..model import Interval, flags_of, with_ci95
 from ..peaks.links import Link
 from ..result import or_why
 from ..units import format_size, parse
-from .crossing import in_switch, wire
+from .crossing import POINT_TO_POINT, in_switch, wire
 from .sizes import parse_size
 from .sweeps import Sweep, sweeps_of
 
@@ -90,7 +90,8 @@ def wire_rate(item: Record) -> Interval | None:
 
 
 def _ceiling(rate: Interval, item: Record, sweep: Sweep, link: Link | None) -> Record:
-    how = ", ".join(filter(None, (item.get("algorithm") or "algorithm not named", item.get("transport"))))
+    unnamed = "" if sweep.collective in POINT_TO_POINT else "algorithm not named"
+    how = "".join(f", {word}" for word in (item.get("algorithm") or unnamed, item.get("transport")) if word)
     why = "give --link NAME for the link's rate" if link is None else "the algorithm moves less than busbw counts"
     comparable = link is not None and not in_switch(str(item.get("algorithm") or ""))
     spec = link.bytes_per_s if link is not None and comparable else None
@@ -99,7 +100,7 @@ def _ceiling(rate: Interval, item: Record, sweep: Sweep, link: Link | None) -> R
         "dtype": None, "unit": "B/s", "achieved": rate.estimate, **with_ci95(rate), **or_why("spec", spec, why),
         "fraction_of_spec": rate.estimate / spec if spec else None, "measurement": item["id"],
         "flags": flags_of(item), "scope": "roof", "kernel": item["kernel"], "threads": None,
-        "recipe": f"{sweep.collective} of {format_size(item['size_bytes'])}, {item['ranks']} ranks, {how}",
+        "recipe": f"{sweep.collective} of {format_size(item['size_bytes'])}, {item['ranks']} ranks{how}",
         "transport": item.get("transport"),
     }  # fmt: skip
 

@@ -50,9 +50,13 @@ def work_rows(doc: Doc) -> Iterator[Mapping[str, Any]]:
                    "bound_by": work["bound_by"], "status": "model"}  # fmt: skip
 
 
-def intensities(doc: Doc) -> list[float]:
-    """The places of the works on the x axis."""
-    return [work["flops"] / work[key] for work in doc.get("works", ()) for key in ("bytes", "wire_bytes")]
+def places(doc: Doc) -> list[tuple[float, float]]:
+    """Where the works stand on the chart: (FLOP/B, FLOP/s), by memory and by wire."""
+    return [
+        (work["flops"] / work[key], work["flop_per_s"])
+        for work in doc.get("works", ())
+        for key in ("bytes", "wire_bytes")
+    ]
 
 
 def draw_works(doc: Doc, ax: Axes, placer: Placer) -> None:
@@ -73,9 +77,10 @@ def draw_works(doc: Doc, ax: Axes, placer: Placer) -> None:
 
 
 def label_works(doc: Doc, placer: Placer) -> None:
-    """Name and verdict beside the marker of the wire."""
+    """Name and verdict beside the marker of what binds, of the wire where that is compute."""
     for work in doc.get("works", ()):
-        x, y = work["flops"] / work["wire_bytes"], work["flop_per_s"]
+        x = work["flops"] / work["bytes" if work["bound_by"] == "memory" else "wire_bytes"]
+        y = work["flop_per_s"]
         text = f"{drawable(work['name'], 30)}: {work['bound_by']} bound"
         spots = [Spot(x, y * up, 0.0, above, ha) for ha in ("left", "center", "right")
                  for above, up in ((True, 1.08), (False, 0.92))]  # fmt: skip

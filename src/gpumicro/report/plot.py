@@ -67,12 +67,12 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
         for i, p in enumerate(doc["points"])
         if _drawable(p["intensity_flop_per_byte"]) and _drawable(p["flop_per_s"])
     ]
-    _set_axes(ax, roofs, points, network.intensities(doc))
+    _set_axes(ax, roofs, points, [x for x, _ in network.places(doc)])
     placer = Placer(ax)
     _draw_roofs(ax, roofs, placer)
     _draw_points(ax, points, placer)
     network.draw_works(doc, ax, placer)
-    _add_legend(ax, points, placer)
+    _add_legend(ax, points, placer, network.places(doc))
     network.label_works(doc, placer)
     _label_roofs(ax, roofs, placer)
     _label_points(points, placer)
@@ -83,7 +83,9 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
     return ax
 
 
-def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
+def _add_legend(
+    ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer, works: Sequence[tuple[float, float]]
+) -> None:
     """Lower right, below the roof; where a point lies there, upper left, above it."""
     if not ax.get_legend_handles_labels()[0]:
         return
@@ -92,7 +94,8 @@ def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> 
         for text in legend.get_texts():
             text.set_parse_math(False)
         box = legend.get_window_extent()
-        spots = ax.transData.transform([(p["intensity_flop_per_byte"], p["flop_per_s"]) for _, p in points])
+        places = [*((p["intensity_flop_per_byte"], p["flop_per_s"]) for _, p in points), *works]
+        spots = ax.transData.transform(places)
         if not any(box.contains(x, y) for x, y in spots):
             break
     placer.avoid_box(box)
