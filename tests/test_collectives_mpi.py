@@ -64,6 +64,7 @@ def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: s
     assert len(doc["measurements"]) == 2 * (8 * 2 + 1) + 1
     assert all(m["wrong"] in (0, None) and m["ranks"] == ranks for m in doc["measurements"])
     assert done.stdout.count("#wrong") == 10
+    assert all(m["timing"]["loop"] == m["facts"]["loop"] for m in doc["measurements"])
     loops = {(m["facts"]["loop"], bool(m["facts"].get("loop_why"))) for m in doc["measurements"]}
     assert loops in ({("python", True)}, *([{("native", False)}] if loop == "auto" else []))
 

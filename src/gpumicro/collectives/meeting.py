@@ -81,6 +81,7 @@ def welcome(where: Started, listener: socket.socket, until: float) -> dict[int, 
     threading.Thread(target=_accept, args=(where, listener, claims, over), daemon=True).start()
     here: dict[int, Peer] = {}
     strangers: list[str] = []
+    why = f"{greeting.me(where)} has all its ranks already"
     try:
         while len(here) < where.size - 1:
             try:
@@ -94,20 +95,22 @@ def welcome(where: Started, listener: socket.socket, until: float) -> dict[int, 
         for peer in here.values():
             wire.send(peer.line, wire.Kind.GO)
     except (MeetingError, OSError) as error:
-        _dismiss(here, str(error))
+        why = str(error)
+        _dismiss(here, why)
         raise error if isinstance(error, MeetingError) else MeetingError(f"a rank left at the start: {error}") from None
     finally:
         over.set()
-        _empty(claims)
+        _turn_away(where, claims, why)
     return here
 
 
-def _empty(claims: queue.Queue[_Claim | str]) -> None:
+def _turn_away(where: Started, claims: queue.Queue[_Claim | str], why: str) -> None:
+    """Whoever still waits to be let in, or came too late."""
     with suppress(queue.Empty):
         while True:
             claim = claims.get_nowait()
             if isinstance(claim, _Claim):
-                claim.peer.line.close()
+                _answer(where, claim, why)
 
 
 def _accept(where: Started, listener: socket.socket, claims: queue.Queue[_Claim | str], over: threading.Event) -> None:
@@ -145,7 +148,7 @@ def _greet(
     shown = "".join(c if c.isprintable() else "?" for c in name) or address
     claims.put(_Claim(Peer(line, rank, shown), size, (nonce, theirs), known))
     if over.is_set():  # too late: nobody will look
-        _empty(claims)
+        _turn_away(where, claims, "the ranks have met already, or in vain")
 
 
 def _admit(where: Started, claim: _Claim, here: dict[int, Peer], strangers: list[str]) -> None:

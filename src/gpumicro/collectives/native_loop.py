@@ -48,6 +48,8 @@ class Call(ctypes.Structure):
 class Spans:
     """One case on its arrays: a call is one run; `spans` and `row` are timed loops of it."""
 
+    loop = "native"
+
     def __init__(self, loop: Any, mpi: Any, handles: tuple[Any, Any, Any], case: Case, send: Any, receive: Any) -> None:
         comm, kind, op = handles
         self._kept = (send, receive, *handles)  # the call has their addresses
