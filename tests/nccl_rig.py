@@ -11,7 +11,7 @@ import pytest
 from fake_nccl import Clique, FakeNcclCuda, FakeTimer
 from fake_ranks import FakeRanks, World
 
-from gpumicro import cuda_native, libraries
+from gpumicro import cuda_native, gpu_pairs, libraries
 from gpumicro.backends.base import Availability
 from gpumicro.collectives import job, nccl_side, session
 from gpumicro.collectives.nccl_side import NcclSide
@@ -30,6 +30,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> threading.local:
     monkeypatch.setattr(nccl_side, "get", lambda _: able)
     monkeypatch.setattr(cuda_native, "load", lambda: own.cuda)
     monkeypatch.setattr(libraries, "find", lambda name: libraries.Library(name, "/lib/libnccl.so.2"))
+    monkeypatch.setattr(gpu_pairs, "topology", lambda uuids: {"gpus": [{"uuid": one} for one in uuids], "pairs": []})
     return own
 
 

@@ -140,6 +140,7 @@ def test_the_file_has_every_key(here: Any, tmp_path: Path) -> None:
     assert first["facts"]["library_path"] == "/lib/libnccl.so.2"
     assert first["facts"]["nccl_transports"] == ["P2P/CUMEM"]
     assert [device["uuid"] for device in doc["devices"][1:]] == ["GPU-0", "GPU-1"]
+    assert [gpu["uuid"] for gpu in doc["topology"]["gpus"]] == ["GPU-0", "GPU-1"]
     assert all(len(line) <= 80 for line in lines[2:] if "#" in line or line.startswith(" "))
     assert not Path(environment["NCCL_DEBUG_FILE"]).exists()
     assert all(one.closed for one in cuda.communicators)

@@ -14,7 +14,7 @@ from sweep_files import document, item
 
 from gpumicro import imports, result
 from gpumicro.cli.collectives import command
-from gpumicro.collectives import pair_job, run, settings
+from gpumicro.collectives import crew, pair_job, settings
 from gpumicro.collectives.job import Output
 from gpumicro.collectives.settings import Settings
 from gpumicro.collectives.sizes import Sweep
@@ -61,7 +61,7 @@ def hunt(
             return found | {"time_s": found["time_s"] | {"estimate": time, "ci95": [time, time]}}
 
     monkeypatch.setattr(pair_job, "_Hunt", Hunt)
-    monkeypatch.setattr(run, "_OVERHEAD_S", 0.005)
+    monkeypatch.setattr(crew, "_OVERHEAD_S", 0.005)
     monkeypatch.setattr(settings, "memory_available", lambda: 1 << 30)
     lines: list[str] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import gpu_pairs
 from .nccl_log import NcclLog
 from .operations import BARRIER, Collective
 from .ranks import Case, Form
@@ -61,6 +62,15 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
             "processes": len(peers), "loop": "native", **said,
         }  # fmt: skip
 
+    joined: list[Record] = []
+
+    def document() -> Record:
+        """How the GPUs of rank 0's host are joined; asked once."""
+        if not joined:
+            uuids = [device["uuid"] for device in devices if device["host_index"] == 0 and not device["emulated"]]
+            joined.append({"topology": gpu_pairs.topology(uuids)} if len(uuids) > 1 else {})
+        return joined[0]
+
     return Medium(
         backend="nccl", library=f"NCCL {nccl.version_text}, {', '.join(names)}", time=TIME,
         level_why="between GPUs: NVLink, PCIe, the host's memory or a network; see transport and facts",
@@ -69,5 +79,6 @@ def medium_of(nccl: Any, peers: Sequence[Peer], settings: Settings, log: Callabl
         overhead_why="launches stand in the stream before the span begins: no call is in the time",
         skew="from the first rank's arrival to the last's, by how long each waited in the barrier; no part of the time",
         devices=devices, unit=settings.unit, graph=settings.graph,
+        document=document,
         settings={"aggregate": settings.aggregate, "graph": settings.graph, "transport": settings.transport},
     )  # fmt: skip
