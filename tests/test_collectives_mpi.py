@@ -127,13 +127,19 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path: Path) -> None:
         (["--format", "xml"], 2, "unknown format"),
         (["--timeout", "0"], 2, "--timeout must be"),
         (["--ranks", "0"], 2, "--ranks must be"),
-        (["--device", "cuda"], 3, "not in this version"),
         (["-o", "/nowhere/r.json"], 2, "there is no directory"),
     ],
 )
 def test_wrong_use_is_said_before_anything_starts(arguments: list[str], code: int, words: str) -> None:
     done = gpumicro("collectives", *arguments)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
+    done = gpumicro("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "gpumicro: --device cuda cannot be had: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
