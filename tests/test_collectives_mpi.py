@@ -121,7 +121,6 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path: Path) -> None:
         (["--format", "xml"], 2, "unknown format"),
         (["--timeout", "0"], 2, "--timeout must be"),
         (["--ranks", "0"], 2, "--ranks must be"),
-        (["--device", "cuda"], 3, "not in this version"),
         (["-o", "/nowhere/r.json"], 2, "there is no directory"),
     ],
 )
@@ -134,6 +133,13 @@ def test_torchrun_is_told_that_this_needs_mpi() -> None:
     done = gpumicro("collectives", RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost")
     assert done.returncode == 3
     assert "mpirun -n 2" in done.stderr
+
+
+def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
+    done = gpumicro("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "gpumicro: --device cuda cannot be had: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

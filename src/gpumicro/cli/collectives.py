@@ -119,7 +119,7 @@ def command(names: tuple[str, ...], **wished: Any) -> int:
 
     \b
     mpirun -n 4 python -m gpumicro collectives --device cpu -b 8 -e 64M -f 2
-    torchrun --no-python --nproc-per-node 8 gpumicro collectives --device cuda -b 8 -e 8G
+    torchrun --nproc-per-node 8 -m gpumicro collectives --device cuda -e 8G
     gpumicro collectives --device cuda --transport auto,p2p,shm -o r.json
     gpumicro collectives all_gather alltoall --device cpu --ranks 2 -o r.json
     """
