@@ -14,24 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulator.nccl_sides import cuda, library
 
-from gpumicro import cuda_native, libraries
+from gpumicro import libraries
 from gpumicro.errors import CudaError, NcclError
+
+__all__ = ["cuda", "library"]  # fixtures
 
 SOON_S = 0.3  # time-outs here
 END_S = 6.0  # by then, whatever happens, on a crowded machine
 COUNT = 100
 BLOCKING = pytest.mark.parametrize("blocking", [False, True], ids=["non-blocking", "blocking"])
-
-
-@pytest.fixture
-def cuda() -> Any:
-    return cuda_native.load()
-
-
-@pytest.fixture
-def library(cuda: Any) -> Any:
-    return cuda.nccl.Nccl(libraries.find("nccl").path)
 
 
 @pytest.fixture(autouse=True)
