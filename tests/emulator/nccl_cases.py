@@ -6,82 +6,15 @@ These cases run inside a process on the test double: test_nccl_double.py starts 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from emulator.nccl_sides import COUNT, RANKS, Side, cuda, expected, four, given, library, reducer, shared_four, value
 
-from gpumicro import cuda_native, libraries
 from gpumicro.errors import NcclError
 
-Array = npt.NDArray[Any]
-RANKS = 4
-COUNT = 1000  # elements, more than one piece of a channel for the wider types
-
-
-@pytest.fixture(scope="module")
-def cuda() -> Any:
-    return cuda_native.load()
-
-
-@pytest.fixture(scope="module")
-def library(cuda: Any) -> Any:
-    return cuda.nccl.Nccl(libraries.find("nccl").path)
-
-
-@pytest.fixture(params=[False, True], ids=["non-blocking", "blocking"])
-def four(request: pytest.FixtureRequest, cuda: Any, library: Any) -> Any:
-    made = cuda.nccl.Communicators.local(library, range(RANKS), timeout_s=20.0, blocking=request.param)
-    assert made.blocking is request.param
-    yield made
-    made.close()
-
-
-@dataclass
-class Side:
-    """A buffer for each rank."""
-
-    buffers: list[Any] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, cuda: Any, arrays: Sequence[Array]) -> Side:
-        side = cls([cuda.Buffer(device, max(1, array.nbytes)) for device, array in enumerate(arrays)])
-        for buffer, array in zip(side.buffers, arrays, strict=True):
-            buffer.upload(array)
-        return side
-
-    @property
-    def addresses(self) -> list[int]:
-        return [buffer.address for buffer in self.buffers]
-
-    def arrays(self, like: Array) -> list[Array]:
-        return [buffer.download()[: like.nbytes].view(like.dtype) for buffer in self.buffers]
-
-
-def given(count: int, dtype: str = "float32", ranks: int = RANKS) -> list[Array]:
-    """What each rank holds: small whole numbers, all different along the way."""
-    return [((np.arange(count) * 7 + 3 * rank) % 11 + 1).astype(dtype) for rank in range(ranks)]
-
-
-def expected(kind: str, send: list[Array], rank: int, root: int) -> Array | None:
-    """What a rank receives of float32 sums; None for nothing."""
-    share = len(send[0]) // RANKS
-    total = np.sum(send, axis=0)
-    return {
-        "all_reduce": total,
-        "all_gather": np.concatenate(send),
-        "reduce_scatter": total[rank * share : (rank + 1) * share],
-        "broadcast": send[root],
-        "reduce": total if rank == root else None,
-        "alltoall": np.concatenate([one[rank * share : (rank + 1) * share] for one in send]),
-        "sendrecv": send[(rank - 1) % RANKS],
-        "scatter": send[root][rank * share : (rank + 1) * share],
-        "gather": np.concatenate(send) if rank == root else None,
-    }[kind]
-
+__all__ = ["cuda", "four", "library", "shared_four"]  # fixtures
 
 DIVIDED = ("reduce_scatter", "alltoall", "scatter")  # what is sent is a block for each rank
 JOINED = ("all_gather", "gather")
@@ -153,37 +86,31 @@ def test_every_type_and_operator(cuda: Any, shared_four: Any, dtype: str, op: st
         np.testing.assert_array_equal(got, wanted)
 
 
-@pytest.fixture(scope="module")
-def shared_four(cuda: Any, library: Any) -> Any:
-    made = cuda.nccl.Communicators.local(library, range(RANKS), timeout_s=20.0)
-    yield made
-    made.close()
+@pytest.mark.parametrize("kind", ["all_reduce", "alltoall"])
+def test_long_messages_arrive_whole(cuda: Any, shared_four: Any, kind: str) -> None:
+    count = 100_003
+    send = given(count * RANKS if kind in DIVIDED else count)
+    out, into = Side.of(cuda, send), Side.of(cuda, [np.zeros_like(send[0])] * RANKS)
+    cuda.nccl.Collective(shared_four, kind, "float32", count, out.addresses, into.addresses).run()
+    for rank, got in enumerate(into.arrays(send[0])):
+        np.testing.assert_array_equal(got, expected(kind, send, rank, 0))
 
 
-# One, two and four, in the bits of types that NumPy has not.
-SMALL = {"bfloat16": (np.uint16, 0x3F80, 0x4000, 0x4080), "float8_e4m3fn": (np.uint8, 0x38, 0x40, 0x48),
-         "float8_e5m2": (np.uint8, 0x3C, 0x40, 0x44)}  # fmt: skip
+# One and four, in the bits of types that NumPy has not.
+SMALL: dict[str, Any] = {
+    "bfloat16": (np.uint16, 0x3F80, 0x4080),
+    "float8_e4m3fn": (np.uint8, 0x38, 0x48),
+    "float8_e5m2": (np.uint8, 0x3C, 0x44),
+}
 
 
 @pytest.mark.parametrize("dtype", SMALL)
 def test_types_that_numpy_has_not(cuda: Any, shared_four: Any, dtype: str) -> None:
-    bits, one, _, four_ = SMALL[dtype]
+    bits, one, four_times = SMALL[dtype]
     out = Side.of(cuda, [np.full(40, one, bits)] * RANKS)
     into = Side.of(cuda, [np.zeros(40, bits)] * RANKS)
     cuda.nccl.Collective(shared_four, "all_reduce", dtype, 40, out.addresses, into.addresses).run()
-    assert all((got == four_).all() for got in into.arrays(np.zeros(40, bits)))
-
-
-def reducer(cuda: Any, communicators: Any, count: int = COUNT) -> tuple[Any, Side]:
-    """An all_reduce in place: each run multiplies the first rank's ones by the number of ranks."""
-    size = len(communicators.devices)
-    side = Side.of(cuda, [np.ones(count, np.float64)] * size)
-    return cuda.nccl.Collective(communicators, "all_reduce", "float64", count, side.addresses, side.addresses), side
-
-
-def value(side: Side) -> set[float]:
-    """What all elements of all ranks are: one number if all is well."""
-    return {float(x) for array in side.arrays(np.zeros(COUNT, np.float64)) for x in array}
+    assert all((got == four_times).all() for got in into.arrays(np.zeros(40, bits)))
 
 
 def test_groups_and_several_runs(cuda: Any, four: Any) -> None:

@@ -84,6 +84,7 @@ class Communicators {
     void place(const std::vector<int>& ranks, const std::vector<int>& devices);
     void make(const nccl::UniqueId& id);
     void make_blocking(const nccl::UniqueId* id);
+    void enlist();
     void start_group(const char* call);
     void end_group(const char* call);
     void leave();

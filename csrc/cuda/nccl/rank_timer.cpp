@@ -17,7 +17,13 @@ RankTimer::RankTimer(std::shared_ptr<Communicators> communicators)
         GM_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, rank.device));
         lanes_.push_back({rank.device, rank.stream, std::make_unique<Gate>(rank.device, rank.stream), Event(), Event(),
                           Event(), std::max(1e6, 1e3 * khz)});
+        Gate& gate = *lanes_.back().gate;  // once open: loading a kernel, or connecting ranks, may wait for the device
+        const std::uint32_t ticket = gate.next();
+        gate.open(ticket);
+        gate.close(ticket, 0.0, 0);
     }
+    barrier_.run(1);
+    communicators_->wait();
 }
 
 RankTimer::Started RankTimer::start() {

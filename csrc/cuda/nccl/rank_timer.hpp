@@ -19,6 +19,7 @@ class RankTimer {
         std::vector<Opening> openings;
     };
 
+    // Takes a first barrier: all ranks of the clique make theirs at the same time.
     explicit RankTimer(std::shared_ptr<Communicators> communicators);
 
     Started start();

@@ -176,7 +176,11 @@ class Clock:
 
     On each device: gate, event, barrier (one element, all ranks of the clique), start event, the work, stop event. The
     host opens the gates when all of that stands in the streams, so no host's launch lies in a span, and no rank's span
-    starts before the last rank has come. All ranks of the clique take the same samples in the same order.
+    starts before the last rank has come. All ranks of the clique make their clocks at the same time (that is a first
+    barrier) and take the same samples in the same order. Run each work once before its first sample: what NCCL connects
+    or loads at a first call may wait for the device, and so for the gate.
+
+    Raises NcclError where the others do not come.
     """
 
     def __init__(
