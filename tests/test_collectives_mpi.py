@@ -151,11 +151,15 @@ def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
 
 @pytest.mark.parametrize(
     ("body", "words"),
-    [("raise ImportError", "mpi4py, which is not here"), ("raise RuntimeError('cannot load MPI library')", "no MPI")],
+    [
+        ("raise ImportError", "mpi4py, which is not here"),
+        ("raise RuntimeError('cannot load MPI library')", "no MPI"),
+        ("import mpi4py; raise RuntimeError(mpi4py.rc.thread_level)", "no MPI library (serialized)"),
+    ],
 )
 def test_a_missing_mpi_says_what_to_install(tmp_path: Path, body: str, words: str) -> None:
     (tmp_path / "mpi4py").mkdir()
-    (tmp_path / "mpi4py" / "__init__.py").touch()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("class rc: pass")
     (tmp_path / "mpi4py" / "MPI.py").write_text(body)
     path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     done = gpumicro("collectives", PYTHONPATH=path)

@@ -17,6 +17,13 @@ def last_chance(before_exit: Callable[[], object] | None) -> None:
         thread.join(LAST_CHANCE_S)
 
 
+def leave_later(code: int) -> None:
+    """End this process after `LAST_CHANCE_S`, if it is still there."""
+    timer = threading.Timer(LAST_CHANCE_S, leave, [code])
+    timer.daemon = True
+    timer.start()
+
+
 def leave(code: int) -> None:
     """End this process at once, from whatever thread."""
     os._exit(code)
