@@ -142,13 +142,6 @@ def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
-    done = gpumicro("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "gpumicro: --device cuda cannot be had: " in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [
