@@ -244,8 +244,7 @@ def row_of(**more: Any) -> dict[str, Any]:
 def test_nccl_on_one_and_on_several_gpus(collectives: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for gpus, transports in ((1, False), (8, True)):
         commands = collectives.commands(place_with(gpus), gpus)
-        assert any("p2p,shm,socket" in arguments for _, arguments, _ in commands) is transports
-        assert sum(share for _, _, share in commands) <= 1
+        assert any("p2p,shm,socket" in arguments for _, arguments in commands) is transports
     rows = [row_of(), row_of(size_bytes=8, time_s={"estimate": 8e-6}, busbw_bytes_per_s=None, wrong=3)]
     monkeypatch.setattr(collectives, "run", lambda *_: (1, "elements were wrong", {"measurements": rows}))
     found = collectives.all_reduce(place_with(1))["rows"]
