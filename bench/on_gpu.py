@@ -38,7 +38,7 @@ PARTS_FILE = Path(__file__).with_name("on_gpu_parts.py")
 # In this order, each with the seconds it may take at most. The roofline comes first: it wants the GPU to itself.
 PARTS = {
     "roofline": 100.0, "info": 20.0, "verify": 90.0, "timers": 40.0, "compare": 40.0, "stream": 30.0, "copies": 30.0,
-    "matmul": 60.0, "sanitizer": 60.0,
+    "matmul": 60.0, "all_reduce": 45.0, "sanitizer": 60.0,
 }  # fmt: skip
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = "pip install . -C cmake.define.GPUMICRO_CUDA=ON"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from on_gpu_collectives import all_reduce
 from on_gpu_peers import copies, matmul, stream
 from on_gpu_place import Place, Row, failed, row, skipped
 
@@ -168,7 +169,7 @@ def sanitizer(place: Place) -> list[Row]:
 
 PARTS: dict[str, Callable[[Place], list[Row] | Row]] = {
     "info": info, "roofline": roofline, "verify": verify, "timers": timers, "compare": compare, "stream": stream,
-    "copies": copies, "matmul": matmul, "subset": subset, "sanitizer": sanitizer,
+    "copies": copies, "matmul": matmul, "all_reduce": all_reduce, "subset": subset, "sanitizer": sanitizer,
 }  # fmt: skip
 
 

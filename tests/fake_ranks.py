@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpumicro.collectives.ranks import Case, Ints
+from gpumicro.collectives.operations import Collective
+from gpumicro.collectives.ranks import Case, Form, Ints
 
 _REDUCE: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 PATIENCE_S = 30.0  # of a thread for the others, so that a failing test ends
@@ -26,6 +28,7 @@ class World:
         self.size, self.plant = size, plant
         self._barrier = threading.Barrier(size, timeout=PATIENCE_S)
         self._slots: list[Any] = [None] * size
+        self._letters: dict[tuple[int, int], queue.Queue[int]] = {}
         self.aborted: list[int] = []
 
     def share(self, rank: int, value: Any) -> list[Any]:
@@ -35,6 +38,11 @@ class World:
         found = list(self._slots)
         self._barrier.wait()
         return found
+
+    def swap(self, rank: int, other: int, word: int) -> int:
+        """Between two ranks only."""
+        self._letters.setdefault((rank, other), queue.Queue()).put(word)
+        return self._letters.setdefault((other, rank), queue.Queue()).get(timeout=PATIENCE_S)
 
     def break_up(self) -> None:
         self._barrier.abort()
@@ -60,7 +68,9 @@ class World:
 class FakeRanks:
     """One of them. See `gpumicro.collectives.ranks.Ranks`."""
 
-    library = "threads"
+    library, backend, loop = "threads", "mpi", "python"
+    loop_why = "threads"
+    before_exit = None
 
     def __init__(self, world: World, rank: int) -> None:
         self._world, self.rank, self.size = world, rank, world.size
@@ -83,8 +93,23 @@ class FakeRanks:
     def exchange(self, record: bytes) -> list[bytes]:
         return self._world.share(self.rank, record)
 
+    def swap(self, other: int, word: int) -> int:
+        return self._world.swap(self.rank, other, word)
+
+    def form(self, kind: Collective) -> Form:
+        return Form(kind.mpi, kind.places)
+
     def alone(self) -> FakeRanks:
         return FakeRanks(World(1), 0)
+
+    def split(self, group: int) -> FakeRanks:
+        groups = self._world.share(self.rank, group)
+        mine = [rank for rank, other in enumerate(groups) if other == group]
+        world = World(len(mine), self._world.plant) if self.rank == mine[0] else None
+        return FakeRanks(self._world.share(self.rank, world)[mine[0]], mine.index(self.rank))
+
+    def free(self) -> None:
+        pass
 
     def abort(self, code: int) -> None:
         self._world.aborted.append(code)

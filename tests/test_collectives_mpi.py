@@ -47,12 +47,15 @@ def mpi() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("mpi")
-@pytest.mark.parametrize(("ranks", "dtype", "op"), [(2, "float32", "sum"), (4, "int8", "prod")])
-def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: str, op: str) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "dtype", "op", "loop"), [(2, "float32", "sum", "python"), (4, "int8", "prod", "auto")]
+)
+def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: str, op: str, loop: str) -> None:
+    """By the compiled loop where there is one, or with the reason why not."""
     file = tmp_path / "r.json"
     done = gpumicro(
         "collectives", "all", "--ranks", str(ranks), "-b", "4K", "-e", "64K", "-f", "16", "--iters", "2",
-        "--dtype", dtype, "--op", op, "--root", "1", "--max-time", "0.05", "-o", str(file),
+        "--dtype", dtype, "--op", op, "--root", "1", "--max-time", "0.05", "--loop", loop, "-o", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     doc = result.read(file)
@@ -61,6 +64,9 @@ def test_all_collectives_between_real_ranks(tmp_path: Path, ranks: int, dtype: s
     assert len(doc["measurements"]) == 2 * (8 * 2 + 1) + 1
     assert all(m["wrong"] in (0, None) and m["ranks"] == ranks for m in doc["measurements"])
     assert done.stdout.count("#wrong") == 10
+    assert all(m["timing"]["loop"] == m["facts"]["loop"] for m in doc["measurements"])
+    loops = {(m["facts"]["loop"], bool(m["facts"].get("loop_why"))) for m in doc["measurements"]}
+    assert loops in ({("python", True)}, *([{("native", False)}] if loop == "auto" else []))
 
 
 @pytest.mark.usefixtures("mpi")
@@ -121,7 +127,6 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path: Path) -> None:
         (["--format", "xml"], 2, "unknown format"),
         (["--timeout", "0"], 2, "--timeout must be"),
         (["--ranks", "0"], 2, "--ranks must be"),
-        (["--device", "cuda"], 3, "not in this version"),
         (["-o", "/nowhere/r.json"], 2, "there is no directory"),
     ],
 )
@@ -130,22 +135,37 @@ def test_wrong_use_is_said_before_anything_starts(arguments: list[str], code: in
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
 
 
-def test_torchrun_is_told_that_this_needs_mpi() -> None:
-    done = gpumicro("collectives", RANK="0", WORLD_SIZE="2", MASTER_ADDR="localhost")
-    assert done.returncode == 3
-    assert "mpirun -n 2" in done.stderr
+def test_without_a_gpu_it_says_so_and_ends_with_3() -> None:
+    done = gpumicro("collectives", "--device", "cuda", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "gpumicro: --device cuda cannot be had: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
-    [("raise ImportError", "mpi4py, which is not here"), ("raise RuntimeError('cannot load MPI library')", "no MPI")],
+    [
+        ("raise ImportError", "mpi4py, which is not here"),
+        ("raise RuntimeError('cannot load MPI library')", "no MPI"),
+        ("import mpi4py; raise RuntimeError(mpi4py.rc.thread_level)", "no MPI library (serialized)"),
+    ],
 )
 def test_a_missing_mpi_says_what_to_install(tmp_path: Path, body: str, words: str) -> None:
     (tmp_path / "mpi4py").mkdir()
-    (tmp_path / "mpi4py" / "__init__.py").touch()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("class rc: pass")
     (tmp_path / "mpi4py" / "MPI.py").write_text(body)
     path = os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     done = gpumicro("collectives", PYTHONPATH=path)
     assert done.returncode == 3
     assert words in done.stderr
     assert "pip install '.[mpi]' mpich" in done.stderr
+
+
+@pytest.mark.usefixtures("mpi")
+def test_real_ranks_meet_in_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    done = gpumicro("collectives", "--pairs", "--ranks", "4", "-e", "4K", "--iters", "2", "--max-time", "0.05",
+                    "-o", str(file))  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert "straggler" in done.stdout or "SLOW" in done.stdout
+    assert len(result.read(file)["measurements"]) >= 6

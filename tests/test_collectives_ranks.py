@@ -11,6 +11,7 @@ from fake_ranks import Ended, FakeRanks, World
 
 from gpumicro import imports, result
 from gpumicro.collectives import job, session, settings
+from gpumicro.collectives.crew import HostCrew
 from gpumicro.collectives.operations import COLLECTIVES, DTYPES, OPS, collective
 from gpumicro.collectives.ranks import Case
 from gpumicro.collectives.sizes import Sweep
@@ -32,7 +33,7 @@ def run(world: World, wished: settings.Settings, file: Path | None = None, **mor
 
 def wrong_of(world: World, case: Case) -> Any:
     def work(ranks: FakeRanks) -> Any:
-        one = session.Session(ranks, [case])
+        one = session.Session(ranks, [case], HostCrew(ranks, [case]))
         if ranks.rank:
             return one.follow()
         one.command(session.LOAD, 0)
@@ -83,7 +84,8 @@ def test_a_result_that_never_comes_is_found(name: str, in_place: bool) -> None:
     world, case = World(3), case_of(name, 3, in_place=in_place, root=0)
 
     def work(ranks: FakeRanks) -> Any:
-        one = session.Session(Deaf(world, ranks.rank), [case])
+        deaf = Deaf(world, ranks.rank)
+        one = session.Session(deaf, [case], HostCrew(deaf, [case]))
         if ranks.rank:
             return one.follow()
         one.command(session.LOAD, 0)
@@ -107,14 +109,15 @@ def test_the_slowest_rank_is_the_sample() -> None:
     world = World(2)
 
     def work(ranks: FakeRanks) -> Any:
-        one = session.Session(Slow(world, ranks.rank), [case_of("all_reduce", 2)])
+        slow, cases = Slow(world, ranks.rank), [case_of("all_reduce", 2)]
+        one = session.Session(slow, cases, HostCrew(slow, cases))
         if ranks.rank:
             return one.follow()
         one.command(session.LOAD, 0)
-        spans = one.command(session.SAMPLE, 1)
+        found = one.command(session.SAMPLE, 1)
         average = one.command(session.AVERAGE, 4)
         one.command(session.END)
-        return spans.tolist(), one.means, one.skews, average
+        return found.longest, found.mean, found.skew, average
 
     spans, means, skews, average = world.each(work)[0]
     assert spans == pytest.approx([3e-3])

@@ -234,6 +234,14 @@ def test_tables_name_what_the_sources_define(cuda: Any) -> None:
 # --- libraries --------------------------------------------------------------------------------------------------------
 
 
+def test_nccl_tells_its_version_without_a_gpu(tmp_path: Path) -> None:
+    assert libraries.nccl_version(str(tmp_path / "libnccl.so.2")) == ""
+    found = libraries.find("nccl")
+    if not found:
+        pytest.skip(found.reason)
+    assert re.fullmatch(r"2\.\d+\.\d+", libraries.nccl_version(found.path))
+
+
 def test_a_library_is_found_among_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "nvidia/nccl/lib"
     folder.mkdir(parents=True)

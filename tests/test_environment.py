@@ -64,6 +64,18 @@ def test_only_listed_variables_are_recorded() -> None:
         "GPUMICRO_BACKEND": "cpu",
         "CUDA_VISIBLE_DEVICES": "0",
         "OPENBLAS_NUM_THREADS": "1",
+        "OMPI_MCA_btl": "self,sm",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "MPICH_ASYNC_PROGRESS": "1",
+        "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "tree",
+        "I_MPI_FABRICS": "shm",
+        "UCX_TLS": "rc,sm",
+        "UCX_NET_DEVICES": "mlx5_0:1",
+        "FI_PROVIDER": "efa",
+        "NCCL_ALGO": "Ring",
+        "NCCL_IB_PKEY": "1",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "WORLD_SIZE": "2",
     }
     secret = {
         "AWS_SECRET_ACCESS_KEY": "x",
@@ -71,6 +83,18 @@ def test_only_listed_variables_are_recorded() -> None:
         "XOMP_NUM_THREADS": "1",
         "PATH": "/bin",
         "CUDA_PASSWORD": "x",
+        "GPUMICRO_TOKEN": "x",
+        "OMPI_MCA_orte_hnp_uri": "1;tcp://10.0.0.1:99",
+        "OMPI_MCA_plm_rsh_args": "-l me -i /home/me/.ssh/id",
+        "OMPI_MCA_sec_basic_key": "x",
+        "I_MPI_HYDRA_HOST_FILE": "/home/me/hosts",
+        "MPICH_INTERFACE_HOSTNAME": "node7",
+        "NCCL_COMM_ID": "10.0.0.1:99",
+        "NCCL_DEBUG_FILE": "/home/me/log",
+        "UCX_AUTH_SECRET": "x",
+        "PMI_SHARED_SECRET": "x",
+        "MASTER_ADDR": "node7",
+        "TORCHELASTIC_RUN_ID": "x",
     }
     assert environment.collect([], environ=allowed | secret)["env"] == allowed
 

@@ -15,9 +15,10 @@ ROOMS = (
     "sass", "stats", "slopes", "timers", "device_clock", "cupy_cuda", "cupy_clock", "device_timers", "works",
     "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "ratios", "replicates",
     "comparison", "worker", "command_pairs", "schema", "result", "result_sources", "result_pairs", "result_diff",
-    "nvml", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder", "model", "imports",
-    "collectives", "verdicts", "kernel_arguments", "source_kernel", "placing", "placed", "calls", "measuring",
-    "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "pytest_plugin", "cluster", "cli",
+    "nvml", "gpu_pairs", "telemetry", "watch_gpu", "watch", "recording", "faults", "backends", "recorder", "model",
+    "imports", "collectives", "verdicts", "kernel_arguments", "source_kernel", "placing", "placed", "calls",
+    "measuring", "explain", "sustain", "plan", "lock", "taking", "survey", "report", "chart", "pytest_plugin",
+    "cluster", "cli",
     "__main__",
 )  # fmt: skip
 PACKAGE = Path(gpumicro.__file__).parent

@@ -223,3 +223,39 @@ def test_a_part_that_raises_writes_why(parts: Any, tmp_path: Path, monkeypatch: 
     assert json.loads(out.read_text()) == {"status": "failed", "why": "ZeroDivisionError: at the clock", "rows": []}
     assert parts.main(["info", "--device", "cuda:9", "-o", str(out)]) == 1
     assert "no cuda:9" in out.read_text()
+
+
+@pytest.fixture
+def collectives(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("on_gpu_collectives")
+
+
+def place_with(gpus: int) -> Any:
+    return importlib.import_module("on_gpu_place").Place(gpu(), NoDevices(*[gpu()] * gpus), 45.0)
+
+
+def row_of(**more: Any) -> dict[str, Any]:
+    rate = {"estimate": 4e11}
+    return {"collective": "all_reduce", "size_bytes": 1 << 30, "time_s": {"estimate": 1e-5}, "transport": "auto",
+            "busbw_bytes_per_s": rate, "algbw_bytes_per_s": rate, "wrong": 0, "algorithm": "NVLS", **more}  # fmt: skip
+
+
+def test_nccl_on_one_and_on_several_gpus(collectives: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpus, transports in ((1, False), (8, True)):
+        commands = collectives.commands(place_with(gpus), gpus)
+        assert any("p2p,shm,socket" in arguments for _, arguments in commands) is transports
+    rows = [row_of(), row_of(size_bytes=8, time_s={"estimate": 8e-6}, busbw_bytes_per_s=None, wrong=3)]
+    monkeypatch.setattr(collectives, "run", lambda *_: (1, "elements were wrong", {"measurements": rows}))
+    found = collectives.all_reduce(place_with(1))["rows"]
+    assert found[1]["name"] == "NCCL, 1 GPU: least time"
+    assert (found[1]["value"], found[2]["value"], found[2]["unit"]) == (8e-6, 4e11, "B/s")
+    assert "NVLS" in found[2]["note"]
+    assert "3 elements were wrong" in found[3]["note"]
+    assert found[0]["status"] == found[3]["status"] == "failed"
+
+
+def test_without_nccl_the_part_is_skipped_with_its_reason(collectives: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "run", lambda *_: (3, "NCCL is not here", None))
+    found = collectives.all_reduce(place_with(8))["rows"]
+    assert [(row["status"], row["note"]) for row in found] == [("skipped", "skipped: NCCL is not here")]

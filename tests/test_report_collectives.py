@@ -197,3 +197,87 @@ def test_a_barrier_has_a_time_and_nothing_to_fit() -> None:
     assert remarks(doc) == ""
     assert plot.collectives_figure(doc) is None
     plot.to_svg(doc)
+
+
+# -- what the library picked ------------------------------------------------------------------------------------------
+
+
+def picked(*names: str, **more: Any) -> dict[str, Any]:
+    """A sweep whose sizes were run by these algorithms in turn."""
+    sizes = [1 << (20 + i) for i in range(len(names))]
+    return document([
+        item(size, kinked(size), id=str(size), algorithm=name, protocol="Simple", channels=16, **more)
+        for size, name in zip(sizes, names, strict=True)
+    ])  # fmt: skip
+
+
+def column(doc: dict[str, Any], name: str) -> list[str]:
+    table = tables(doc)["collective-0"]
+    names = [column.name for column in table.columns]
+    return [row[names.index(name)] for row in table.rows] if name in names else []
+
+
+def test_each_size_is_set_against_what_its_algorithm_moves() -> None:
+    doc = linked(picked("Ring", "NVLS", "Tree", "CollNetDirect"), "nvlink4")
+    assert [bool(text) for text in column(doc, "of link")] == [True, False, False, False]
+    assert [bool(text) for text in column(doc, "of bound")] == [False, True, True, False]
+    assert column(doc, "picked")[0] == "Ring, Simple, 16 channels"
+    said = remarks(doc)
+    assert "allows an algbw of 400 GB/s (model)" in said, "NVLink 4's 450 GB/s over 1 + 1/8 bytes a byte"
+    assert "under CollNetDirect is not known here" in said
+    rows = [row for row in csv.DictReader(to_csv(doc).splitlines()) if row["record"] in ("algbw", "busbw")]
+    assert [row["reference"] for row in rows if row["record"] == "busbw"] == ["450000000000.0", "", "", ""]
+    assert [row["reference"] for row in rows if row["record"] == "algbw"][1:3] == ["400000000000.0", "225000000000.0"]
+
+
+def test_over_several_hosts_the_bound_of_one_is_not_taken() -> None:
+    assert column(linked(picked("NVLS", hosts=2), "nvlink4"), "of bound") == []
+
+
+def test_algorithms_by_size_are_one_sweep_and_forced_ones_are_several() -> None:
+    assert [key for key in tables(picked("Tree", "Ring", "NVLS")) if key != "collective-fits"] == ["collective-0"]
+    both = [item(1024, 1e-5, id=name, algorithm=name) for name in ("Ring", "Tree")]
+    titles = [table.title for table in collective_tables(document(both))]
+    assert [title.rpartition(", ")[2] for title in titles[:2]] == ["Ring", "Tree"]
+
+
+def test_an_algorithm_that_is_not_named_is_said_beside_its_shares() -> None:
+    assert "does not name the algorithm" in remarks(linked(document(), "pcie5"))
+    assert "does not name the algorithm" not in remarks(linked(picked("Ring"), "pcie5"))
+
+
+def test_no_line_of_the_link_is_drawn_where_nothing_is_a_share_of_it() -> None:
+    for name, there in (("Ring", True), ("NVLS", False)):
+        figure = plot.collectives_figure(linked(picked(name, name, name), "nvlink4"))
+        assert figure is not None
+        said = " ".join(text.get_text() for text in figure.axes[0].texts)
+        assert ("NVLink 4 spec" in said) is there
+
+
+# -- runs in a row ----------------------------------------------------------------------------------------------------
+
+
+def delayed(collective: str = "all_reduce", wait_s: float = 10e-3) -> dict[str, Any]:
+    """Own rows over a link of 10 ms and 10 MB/s, whose ranks leave the barrier `wait_s` apart."""
+    sizes = [1 << i for i in range(15, 21)]
+    return document([
+        item(size, wait_s + 10e-3 + size / 10e6, id=str(size), collective=collective, ranks=2,
+             nccl_tests_average_s=10e-3 + size / 10e6)
+        for size in sizes
+    ])  # fmt: skip
+
+
+def test_over_a_network_the_runs_in_a_row_are_fitted_too() -> None:
+    fits = tables(delayed())["collective-fits"]
+    assert [row[fits.columns.index(next(c for c in fits.columns if c.name == "alpha"))] for row in fits.rows] == [
+        "20.00 ms", "10.00 ms",
+    ]  # fmt: skip
+    assert fits.rows[1][0].endswith("runs in a row")
+    assert any("leave a barrier a delay apart" in remark for remark in fits.remarks)
+    rows = [row for row in csv.DictReader(to_csv(delayed()).splitlines()) if row["record"] == "alpha"]
+    assert ["runs in a row" in row["name"] for row in rows] == [False, True]
+
+
+@pytest.mark.parametrize("doc", [delayed(wait_s=0.5e-3), delayed("broadcast"), document()])
+def test_where_they_say_nothing_else_they_are_left_out(doc: dict[str, Any]) -> None:
+    assert not any("in a row" in row[0] for row in tables(doc)["collective-fits"].rows)

@@ -1,8 +1,10 @@
 #include "bind/cuda_errors.hpp"
 
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include "cuda/check.hpp"
+#include "cuda/nccl/api.hpp"
 
 namespace py = pybind11;
 
@@ -22,16 +24,30 @@ void raise(const CudaFailure& failure) {
                                     .ptr());
 }
 
+void raise(const NcclFailure& failure) {
+    const py::object kind = py::module_::import("gpumicro.errors").attr("NcclError");
+    PyErr_SetObject(kind.ptr(), kind(failure.call, failure.code, failure.name, failure.text, failure.detail,
+                                     failure.rank, failure.timed_out)
+                                    .ptr());
+}
+
+template <class Failure>
+void raise_or_restore(const Failure& failure) {
+    try {
+        raise(failure);
+    } catch (py::error_already_set& error) {
+        error.restore();
+    }
+}
+
 void translate(std::exception_ptr pointer) {
     if (!pointer) return;
     try {
         std::rethrow_exception(pointer);
     } catch (const CudaFailure& failure) {
-        try {
-            raise(failure);
-        } catch (py::error_already_set& error) {
-            error.restore();
-        }
+        raise_or_restore(failure);
+    } catch (const NcclFailure& failure) {
+        raise_or_restore(failure);
     }
 }
 

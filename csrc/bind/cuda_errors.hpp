@@ -1,4 +1,5 @@
-// CudaFailure becomes gpumicro.errors.CudaError, or OutOfMemory where memory was wanted.
+// CudaFailure becomes gpumicro.errors.CudaError, or OutOfMemory where memory was wanted;
+// NcclFailure becomes NcclError.
 #pragma once
 
 namespace gm {

@@ -8,6 +8,10 @@ namespace gm {
 struct FreeWithoutGil {
     template <class Held>
     void operator()(Held* held) const {
+        if (PyGILState_Check() == 0) {  // it was owned by another that goes without
+            delete held;
+            return;
+        }
         pybind11::gil_scoped_release released;
         delete held;
     }

@@ -3,38 +3,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/capture.hpp"
 #include "cuda/hung.hpp"
 #include "cuda/stream.hpp"
 
 namespace gm {
-namespace {
-
-// A stream in capture; whatever happens, the capture ends and its graph is destroyed.
-class Capture {
-  public:
-    explicit Capture(cudaStream_t stream) : stream_(stream) {
-        GM_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    }
-    ~Capture() {
-        if (open_) GM_CUDA_NOEXCEPT(cudaStreamEndCapture(stream_, &graph_));
-        if (graph_ != nullptr) GM_CUDA_NOEXCEPT(cudaGraphDestroy(graph_));
-    }
-    Capture(const Capture&) = delete;
-    Capture& operator=(const Capture&) = delete;
-
-    cudaGraph_t end() {
-        open_ = false;
-        GM_CUDA(cudaStreamEndCapture(stream_, &graph_));
-        return graph_;
-    }
-
-  private:
-    cudaStream_t stream_;
-    cudaGraph_t graph_ = nullptr;
-    bool open_ = true;
-};
-
-}  // namespace
 
 Graphs::Graphs(int device, Work work, std::optional<cudaStream_t> stream)
     : device_(device), stream_(stream ? *stream : measuring_stream(device)), captured_work_(work) {}

@@ -21,11 +21,20 @@ from typing import Any
 from . import __version__
 from .limits import read_text
 
-# what changes how fast something runs, and nothing that could hold a secret
+# what changes how fast something runs, and nothing that could hold a secret, a host's name or a user's path
 ENV_ALLOWED = re.compile(
     r"GPUMICRO_[A-Z0-9_]+|(OMP|KMP|GOMP|OPENBLAS|MKL|BLIS|NUMBA)_[A-Z0-9_]*|CUDA_(VISIBLE_DEVICES|MODULE_LOADING|DEVICE_ORDER"
-    r"|LAUNCH_BLOCKING|CACHE_DISABLE|MPS_[A-Z_]+)|NVIDIA_(VISIBLE_DEVICES|TF32_OVERRIDE)|NCCL_[A-Z0-9_]+|SLURM_(NTASKS|NNODES"
-    r"|CPUS_PER_TASK|CPUS_ON_NODE|GPUS_ON_NODE)|GLIBC_TUNABLES|MALLOC_[A-Z_]+|LD_PRELOAD|LANG|LC_ALL"
+    r"|LAUNCH_BLOCKING|CACHE_DISABLE|MPS_[A-Z_]+)|NVIDIA_(VISIBLE_DEVICES|TF32_OVERRIDE)|SLURM_(NTASKS|NNODES"
+    r"|CPUS_PER_TASK|CPUS_ON_NODE|GPUS_ON_NODE|STEP_NUM_TASKS|STEP_NUM_NODES|MPI_TYPE|CPU_BIND_TYPE|DISTRIBUTION)"
+    r"|(NCCL|TORCH_NCCL|UCX|UCC|FI|GLOO|MPICH|MPIR_CVAR|MV2|I_MPI|PSM2|PSM3)_[A-Z0-9_]+|OMPI_MCA_[a-z0-9_]+"
+    r"|OMPI_COMM_WORLD_(LOCAL_)?SIZE|(LOCAL_)?WORLD_SIZE|PMI_SIZE|MPI_LOCALNRANKS"
+    r"|GLIBC_TUNABLES|MALLOC_[A-Z_]+|LD_PRELOAD|LANG|LC_ALL"
+)
+# of those, what names where and as whom a job runs, or opens a door to it; NCCL_IB_PKEY is the number of a partition
+ENV_REFUSED = re.compile(
+    r".*(TOKEN|SECRET|PASSW|CRED|AUTH|COOKIE|_URI|_URL|SESSION|_KEY(S|_.*)?$|_RSH|_SSH|HOST|_LOGIN|USER|_ADDR|COMM_ID"
+    r"|PLM_|AGENT|JOBID|TMP|DIR$|FILE$|PATH).*",
+    re.IGNORECASE,
 )
 _GIT_SECONDS = 2.0
 
@@ -46,12 +55,17 @@ def collect(argv: list[str] | None = None, root: Path = Path("/"), environ: Mapp
         **_numpy(),
         "gpumicro": __version__,
         **_git(Path(__file__).resolve().parents[2]),
-        "env": {name: value for name, value in sorted(environ.items()) if ENV_ALLOWED.fullmatch(name)},
+        "env": {name: value for name, value in sorted(environ.items()) if env_recorded(name)},
         "argv": list(sys.argv if argv is None else argv),
         "utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "monotonic_s": monotonic(),
         "locale_encoding": sys.getfilesystemencoding(),
     }
+
+
+def env_recorded(name: str) -> bool:
+    """Whether an environment variable stands in a result."""
+    return bool(ENV_ALLOWED.fullmatch(name)) and not ENV_REFUSED.fullmatch(name)
 
 
 def _fact(key: str, value: Any, why: str) -> Facts:

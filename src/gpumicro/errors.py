@@ -61,6 +61,10 @@ class BackendUnavailable(GpumicroError):
         self.remedy = remedy
 
 
+class MeetingError(GpumicroError):
+    """Ranks that did not find each other, or lost each other; the message names them, their hosts and the place."""
+
+
 class VerificationError(GpumicroError):
     """A kernel's output is wrong: nothing it was timed at may be believed."""
 
@@ -92,3 +96,26 @@ class CudaError(GpumicroError):
         super().__init__(f"{call} failed with {name} ({code}): {text}{where}{cure}")
         self.call, self.code, self.name, self.text = call, code, name, text
         self.kernel, self.launch, self.lost = kernel, launch, lost
+
+
+class NcclError(GpumicroError):
+    """NCCL refused or failed, or what was asked of it did not come within its time (`timed_out`).
+
+    call: NCCL's function. code, name: its ncclResult_t. text: what that means. detail: what NCCL says itself, "" where
+    it says no more. rank: the rank of this process that it is about.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        code: int,
+        name: str,
+        text: str,
+        detail: str = "",
+        rank: int | None = None,
+        timed_out: bool = False,
+    ) -> None:
+        where = "" if rank is None else f" at rank {rank}"
+        super().__init__(f"{call} failed{where} with {name} ({code}): {text}{f': {detail}' if detail else ''}")
+        self.call, self.code, self.name, self.text, self.detail = call, code, name, text, detail
+        self.rank, self.timed_out = rank, timed_out

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +44,19 @@ KNOWN = {
 }  # fmt: skip
 
 
-def find(name: str) -> Library:
+def find(name: str, environment: Mapping[str, str] = os.environ) -> Library:
     """The library called "cublasLt", "nccl", "nvrtc" or "nvml". Raises UsageError for another name.
 
-    In this order: what cuda-pathfinder finds where it is installed, Python's own packages, what the system's linker
-    finds, /usr/local/cuda.
+    In this order: the file that GPUMICRO_NCCL (or _CUBLASLT, ...) names, what cuda-pathfinder finds where it is
+    installed, Python's own packages, what the system's linker finds, /usr/local/cuda.
     """
     if name not in KNOWN:
         raise UsageError(unknown("library", name, KNOWN))
     known = KNOWN[name]
+    variable = f"GPUMICRO_{name.upper()}"
+    if named := environment.get(variable, ""):
+        there = Path(named).is_file()
+        return Library(name, named if there else "", "" if there else f"{variable} names {named}, which is no file")
     path = _by_pathfinder(name) or _in_packages(known, sys.path) or _by_linker(known) or _in_toolkit(known)
     if path:
         return Library(name, path)
@@ -97,3 +102,20 @@ def _by_linker(known: _Known) -> str:
 
 def _in_toolkit(known: _Known, root: Path = Path("/usr/local/cuda")) -> str:
     return next((str(path) for s in known.sonames if (path := root / "lib64" / s).is_file()), "")
+
+
+def nccl_version(path: str) -> str:
+    """ "2.28.9" of the library at `path`, "" where it does not say. Needs no GPU.
+
+    Source: ncclGetVersion; 2.9 and later are major * 10000 + minor * 100 + patch, earlier ones major * 1000.
+    """
+    from ctypes import CDLL, byref, c_int
+
+    number = c_int()
+    try:
+        code = CDLL(path).ncclGetVersion(byref(number))
+    except (OSError, AttributeError):
+        return ""
+    major = 10000 if number.value >= 10000 else 1000
+    found = number.value
+    return f"{found // major}.{found % major // 100}.{found % 100}" if code == 0 and found > 0 else ""

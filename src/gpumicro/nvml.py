@@ -185,6 +185,12 @@ class Gpu:
         """The answer to one entry of FACTS or STATE."""
         return self.ask(fact.call, *fact.arguments, convert=fact.convert)
 
+    def level_to(self, other: Gpu) -> Answer:
+        """nvmlGpuTopologyLevel_t of what both hang from: 0 one board, 10 one switch, ... 50 another node."""
+        if other._handle is None:
+            return Answer(None, other.why)
+        return self.ask("nvmlDeviceGetTopologyCommonAncestor", other._handle, convert=int)
+
     def first(self, names: tuple[str, ...], convert: Callable[[Any], Any]) -> Answer:
         """The first answer of several calls that mean the same: names differ by the version of NVML."""
         answers = [self.ask(name, convert=convert) for name in names[:1]]

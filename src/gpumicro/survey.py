@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, get_args
 
-from . import backends, cuda_native, environment, explain, model, result, verdicts
+from . import backends, cuda_native, environment, explain, gpu_pairs, model, result, verdicts
 from .backends.base import Backend
 from .backends.replay import ReplayBackend
 from .device import Device
@@ -206,6 +206,7 @@ class Survey:
                 "sustained_s": self.sustained_s,
             },
         )  # fmt: skip
+        document |= gpu_pairs.of_devices(target.device for target in self.targets)
         if self.replay is not None:
             document |= {"replayed": True, "synthetic": bool(self.replay.recording["synthetic"])}
         return document

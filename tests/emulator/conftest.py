@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BUILD = Path(os.environ.get("GPUMICRO_EMULATOR_BUILD") or ROOT / "build" / "emulator")
 TIMEOUT_S = 1800.0  # on a crowded machine
+DOUBLES = ("PTXEMU_", "NCCLEMU_", "NCCL_")  # variables that the doubles read
 
 
 def cuda_home() -> Path | None:
@@ -103,6 +104,7 @@ class Emulated:
 
     double: Path
     module: Path
+    env: Mapping[str, str] = field(default_factory=dict)  # of every run
 
     def python(self, *arguments: str, env: Mapping[str, str] | None = None, text: str = "") -> Completed:
         """`python ARGUMENTS` in a process of its own: -c CODE, -m MODULE or a script, each with arguments.
@@ -112,12 +114,12 @@ class Emulated:
         with tempfile.TemporaryDirectory() as folder:
             counts = Path(folder) / "counts.json"
             command = [sys.executable, str(HERE / "run.py"), str(self.double), str(self.module), str(counts)]
-            clean = {key: value for key, value in os.environ.items() if not key.startswith("PTXEMU_")}
+            clean = {key: value for key, value in os.environ.items() if not key.startswith(DOUBLES)}
             search = os.pathsep.join([str(self.double.parent), *filter(None, [clean.get("LD_LIBRARY_PATH")])])
             done = subprocess.run(
                 [*command, *arguments],
-                env=clean | {"LD_LIBRARY_PATH": search, "PTXEMU_LOG": "stderr"}
-                | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | dict(env or {}),  # gpumicro is there before its plugin
+                env=clean | {"LD_LIBRARY_PATH": search, "PTXEMU_LOG": "stderr"}  # gpumicro is there before its plugin:
+                | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | self.env | dict(env or {}),
                 capture_output=True, text=True, check=False, input=text, timeout=TIMEOUT_S,
             )  # fmt: skip
             found = json.loads(counts.read_text()) if counts.exists() else {}
@@ -147,6 +149,14 @@ def emulated(toolkit: Path, double: Path) -> Emulated:
     modules = list(build.rglob("_cuda.*.so"))
     assert len(modules) == 1, modules
     return Emulated(double, modules[0])
+
+
+@pytest.fixture(scope="session")
+def emulated_nccl(toolkit: Path, emulated: Emulated) -> Emulated:
+    """The same with four devices and the test double of NCCL, libnccl.so.2."""
+    compile_with_cmake(HERE, BUILD / "cudart", "nccl", f"-DCUDA_HOME={toolkit}", "-DPTXEMU_WERROR=ON")
+    env = {"PTXEMU_DEVICES": "4", "GPUMICRO_NCCL": str(BUILD / "cudart" / "libnccl.so.2")}
+    return Emulated(emulated.double, emulated.module, env)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from .._core.timing import Work
 from . import gemm as gemm
+from . import nccl as nccl
 from . import timing as timing
 
 class _Build(TypedDict):

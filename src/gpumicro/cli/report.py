@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command("report")
-@click.argument("result", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True),
+                metavar="RESULT.json...")  # fmt: skip
 @click.option(
     "-f",
     "--format",
@@ -33,8 +34,13 @@ if TYPE_CHECKING:
 @click.option("--md", metavar="FILE", help="Also write Markdown.")
 @click.option("--csv", metavar="FILE", help="Also write CSV.")
 @click.option("--link", metavar="NAME", help="Set busbw of collectives against this link: nvlink4, ib-ndr, 46GB/s, ...")
+@click.option("--work", "works", multiple=True, metavar="NAME=...",
+              help="NAME=FLOP,BYTES,WIRE_BYTES[,DTYPE]: what binds a work that does so much a call: compute, memory "
+                   "or network?")  # fmt: skip
+@click.option("--wire", "wires", multiple=True, metavar="POINT=BYTES",
+              help="As --work, of a point of the roofline with so many bytes over the wire a call.")  # fmt: skip
 def command(
-    result: Path,
+    results: tuple[Path, ...],
     formats: tuple[str, ...],
     output: str | None,
     html: str | None,
@@ -42,10 +48,20 @@ def command(
     md: str | None,
     csv: str | None,
     link: str | None,
+    works: tuple[str, ...],
+    wires: tuple[str, ...],
 ) -> None:
-    """Show RESULT.json, or write it as a report. - is stdin."""
+    """Show RESULT.json, or write it as a report. - is stdin.
+
+    A roofline and results of collectives together: the network becomes one more ceiling. Several results of collectives
+    stand side by side.
+
+    \b
+    gpumicro report roofline.json allreduce.json --work step=6e12,40G,2.8G
+    """
     from .. import report
     from ..peaks.links import find_link
+    from ..report.together import together
     from ..result import check_outputs, read, replace_file
 
     if len(formats) > 1 and output:
@@ -60,12 +76,11 @@ def command(
     targets += [(plot, report.format_for(plot))] if plot is not None else []
     if output is not None and output != "-":
         targets.append((output, report.find_format(formats[0]) if formats else report.format_for(output)))
-    check_outputs([path for path, _ in targets], source=str(result))
+    for source in results:
+        check_outputs([path for path, _ in targets], source=str(source))
     if link is not None:
         find_link(link)
-    doc = read(result)
-    if link is not None:
-        doc = {**doc, "settings": {**(doc.get("settings") or {}), "link": link}}
+    doc = together([(str(source), read(source)) for source in results], link, works, wires)
     for path, chosen in targets:
         replace_file(path, chosen.render(doc))
         click.echo(f"wrote {path}", err=True)

@@ -1,56 +1,51 @@
-"""The data of one case on one rank: laid out, filled, poisoned and checked."""
+"""Where the data of one case lie on one rank, and the host's memory for them: filled, poisoned and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from .patterns import Array, expected, fill, row
-from .ranks import Case, Ranks
-
-POISON = -128  # no pattern sends it, no reduction makes it
+from .patterns import Array, expected, fill, poison, row
+from .ranks import Case
 
 
-class Buffers:
+class Layout:
+    """What one rank sends and what must arrive, in elements; in place all of it lies in the buffer of the result.
+
+    `own_start`, `own_count`: the rank's data; count 0 where it gives none. `result_start`: where the result begins.
+    MPI puts a share of an in-place reduce_scatter first, NCCL (`nccl`) at its place among all.
+    """
+
+    def __init__(self, case: Case, rank: int, size: int, *, nccl: bool = False) -> None:
+        self.case, self.rank, self.size = case, rank, size
+        name, at_root, share = case.kind.name, rank == case.root, case.counts.share
+        among_all = rank * share if case.in_place else 0
+        gathers = name == "all_gather" or (name == "gather" and at_root)
+        scatters = (name == "scatter" and at_root) or (name == "reduce_scatter" and nccl)
+        silent = case.in_place and case.kind.rooted and not at_root and name not in ("reduce", "gather")
+        self.own_start = among_all if gathers else 0
+        self.own_count = 0 if silent else case.counts.send
+        self.result_start = among_all if scatters else 0
+        self.values = row(rank, case.op, case.dtype, size)
+        self.pieces = expected(case.kind, case.counts, case.op, case.dtype, rank, size, case.root)
+
+
+class HostBuffers:
     """Two arrays of the largest case, used from their start by every case: pages are touched once."""
 
     def __init__(self, dtype: str, elements: int) -> None:
-        self.send: Array = np.full(elements, POISON, dtype=dtype)
-        self.receive: Array = np.full(elements, POISON, dtype=dtype)
+        self.send: Array = np.ones(elements, dtype=dtype)
+        self.receive: Array = np.ones(elements, dtype=dtype)
 
-
-class Loaded:
-    """One case on this rank, with the buffers that it runs on."""
-
-    def __init__(self, ranks: Ranks, case: Case, buffers: Buffers) -> None:
-        self.case, self.rank, self.size = case, ranks.rank, ranks.size
-        self.send, self.receive = buffers.send, buffers.receive
-        self.at_root = self.rank == case.root
-        self.pieces = expected(case.kind, case.counts, case.op, case.dtype, self.rank, self.size, case.root)
-        self.run: Callable[[], object] = ranks.bind(case, self.send, self.receive)
-
-    def fill(self) -> None:
+    def fill(self, layout: Layout) -> None:
         """The data to send, and poison wherever a result must come."""
-        values, counts = row(self.rank, self.case.op, self.case.dtype, self.size), self.case.counts
-        self.receive[: counts.shown] = POISON
-        if self.case.in_place:
-            start = self.rank * counts.share if self._gathers_here() else 0
-            if not self.case.kind.rooted or self.at_root or self.case.kind.name in ("reduce", "gather"):
-                fill(self.receive[start : start + counts.send], values)
-        else:
-            fill(self.send[: counts.send], values)
+        case, start = layout.case, layout.own_start
+        self.receive[: case.counts.shown].view(np.uint8)[:] = poison(case.dtype)
+        fill((self.receive if case.in_place else self.send)[start : start + layout.own_count], layout.values)
 
-    def _gathers_here(self) -> bool:
-        """Whether the rank's own share lies at its place among those of all."""
-        return self.case.kind.name == "all_gather" or (self.case.kind.name == "gather" and self.at_root)
-
-    def wrong(self) -> int:
+    def wrong(self, layout: Layout) -> int:
         """Elements of the result that are not what they must be, on this rank."""
-        kept = self.case.in_place and self.case.kind.name == "scatter" and self.at_root
-        start = self.rank * self.case.counts.share if kept else 0
-        found = 0
-        for piece in self.pieces:
+        start, found = layout.result_start, 0
+        for piece in layout.pieces:
             found += piece.wrong(self.receive[start : start + piece.count])
             start += piece.count
         return found

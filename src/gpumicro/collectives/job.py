@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from ..errors import GpumicroError
 from ..result import write
 from . import settings as wishes
-from .ranks import Ranks
+from .ranks import Control, Ranks
 from .records import Results
 from .run import Row, lead
 from .session import Session
 from .settings import Settings
+from .side import HostSide, Side
 from .table import table
-from .watchdog import GRACE_S, Watchdog, say
+from .watchdog import GRACE_S, SPEAK_S, Watchdog, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +31,62 @@ class Output:
     file: str | None = None
 
 
-def run(ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120) -> int:
+Work = Callable[[Ranks, Settings, Output, "int | None", Watchdog], int]
+
+
+def run(
+    ranks: Ranks, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120,
+    work: Work | None = None,
+) -> int:  # fmt: skip
+    """Ranks on CPUs: see `run_on`. `work`: another thing to do than the sweep."""
+    side = HostSide(ranks)
+    if work is None:
+        return run_on(side, settings, output, expect=expect, timeout_s=timeout_s)
+    return _watched(side, timeout_s, lambda dog: work(ranks, settings, output, expect, dog))
+
+
+def run_on(side: Side, settings: Settings, output: Output, *, expect: int | None = None, timeout_s: float = 120) -> int:
     """All of it; the exit code: 0, or 1 where an element was wrong.
 
     What is wrong on all ranks alike is raised on rank 0 and is a silent exit code on the others. An error of one rank
     ends all of them at once, after that rank has named itself and its host.
     """
-    who = f"rank {ranks.rank} of {ranks.size} on {socket.gethostname()}"
-    dog = Watchdog(who, timeout_s, ranks.abort)
+    return _watched(side, timeout_s, lambda dog: _together(side, settings, output, expect, dog))
+
+
+def _watched(side: Side, timeout_s: float, task: Callable[[Watchdog], int]) -> int:
+    control = side.control
+    who = f"rank {control.rank} of {control.size} on {socket.gethostname()}"
+
+    def abort(code: int) -> None:
+        side.abort()
+        control.abort(code)
+
+    dog = Watchdog(who, timeout_s, abort)
     dog.start()
     with suppress(ValueError):  # not the main thread: a test, or somebody's program
         dog.listen()
     try:
-        return _together(ranks, settings, output, expect, dog)
-    except _Agreed as agreed:
-        if ranks.rank == 0:
+        return task(dog)
+    except Agreed as agreed:
+        side.abort()
+        if control.rank == 0:
             raise agreed.error from None
         return agreed.error.exit_code
     except BaseException as error:
-        if ranks.size == 1:
+        if side.ended:  # whoever ended it has said why, and ends this process too
+            time.sleep(GRACE_S)
+            control.abort(1)
+        if control.size == 1:
+            side.abort()
             raise
-        _last_words(who, error, ranks)
+        _last_words(f"{who}, in or after {dog.place}", error, control, abort)
         raise
     finally:
         dog.stop()
 
 
-class _Agreed(Exception):
+class Agreed(Exception):
     """An error that every rank has found by itself."""
 
     def __init__(self, error: GpumicroError) -> None:
@@ -64,29 +94,33 @@ class _Agreed(Exception):
         self.error = error
 
 
-def _last_words(who: str, error: BaseException, ranks: Ranks) -> None:
+def _last_words(who: str, error: BaseException, control: Control, abort: Callable[[int], None]) -> None:
     if isinstance(error, KeyboardInterrupt):
-        if ranks.rank == 0:
+        if control.rank == 0:
             say("interrupted; the rows so far are kept")
         else:
             time.sleep(GRACE_S)  # rank 0 speaks first, where it can
-        ranks.abort(130)
+        abort(130)
     say(f"{who}: {f'{type(error).__name__}: ' if not isinstance(error, GpumicroError) else ''}{error}")
-    ranks.abort(getattr(error, "exit_code", 1))
+    if getattr(error, "timed_out", False):
+        time.sleep(SPEAK_S)  # all that wait say so: the rank that does not is the one to look at
+    abort(getattr(error, "exit_code", 1))
 
 
-def _together(ranks: Ranks, settings: Settings, output: Output, expect: int | None, dog: Watchdog) -> int:
+def _together(side: Side, settings: Settings, output: Output, expect: int | None, dog: Watchdog) -> int:
+    control = side.control
     try:
-        peers = wishes.meet(ranks, settings, expect)
-        cases, remarks = wishes.cases(settings, ranks.size, wishes.most_bytes(peers))
-        results = Results(ranks, peers, settings, remarks)
+        peers = wishes.meet(control, settings, expect, side.introduce(settings))
+        cases, remarks = wishes.cases(settings, side.know(peers), wishes.most_bytes(peers))
+        results = Results(side.medium(), peers, settings, remarks)
         shown = table(output.format, results)
     except GpumicroError as error:
-        raise _Agreed(error) from error
+        raise Agreed(error) from error
     dog.beat("the start")
-    session = Session(ranks, cases, dog.beat)
-    if ranks.rank != 0:
+    session = Session(control, cases, side.crew(cases, dog.beat), dog.beat)
+    if control.rank != 0:
         session.follow()
+        side.close()
         return 0
 
     def on_row(row: Row) -> None:
@@ -98,6 +132,8 @@ def _together(ranks: Ranks, settings: Settings, output: Output, expect: int | No
     for line in shown.head():
         output.line(line)
     lead(session, settings, on_row)
+    results.notes += side.remarks()
+    side.close()
     for line in shown.foot():
         output.line(line)
     _keep(results, output, interrupted=False)

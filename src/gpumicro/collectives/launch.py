@@ -1,4 +1,4 @@
-"""Who started this process: a launcher of MPI, torchrun, or nobody; and mpirun, started for the last of them."""
+"""mpirun, started for those whom no launcher did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,27 +16,8 @@ from ..errors import BackendUnavailable, UsageError
 from .mpi import CURE
 from .watchdog import say
 
-# what mpirun of MPICH, Intel and Open MPI, and srun with PMI or PMIx set for each rank
-_LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_RANK")
 _GRACE_S = 10.0  # for the ranks to end after a Ctrl-C
 _NAMES = ("mpirun", "mpiexec")
-
-
-def launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a launcher of MPI started this process as one of its ranks."""
-    return any(name in environment for name in _LAUNCHED)
-
-
-def refuse_torchrun(environment: Mapping[str, str] = os.environ) -> None:
-    """BackendUnavailable where torchrun or the like started this: between CPUs it needs MPI in this version."""
-    size = environment.get("WORLD_SIZE", "1")
-    torch_like = "RANK" in environment and "MASTER_ADDR" in environment and size.isdigit() and int(size) > 1
-    if torch_like and not launched(environment):
-        raise BackendUnavailable(
-            f"this was started torchrun's way (RANK {environment['RANK']} of WORLD_SIZE {size}), and collectives "
-            "between CPUs go through MPI in this version",
-            f"Start them with: mpirun -n {size} python -m gpumicro collectives --device cpu",
-        )
 
 
 def find_mpirun(folder: Path | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import socket
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -12,21 +13,32 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendUnavailable
-from .ranks import Case, Ints
+from . import endings, native_loop
+from .operations import Collective
+from .placement import place
+from .ranks import Case, Form, Ints
 
 CURE = "Install both with: pip install '.[mpi]' mpich"
 _TAG = 7
 
 
-def connect(timeout_s: float) -> MpiRanks:
+def connect(timeout_s: float, loop: str = "auto") -> MpiRanks:
     """All ranks that the launcher started; one where there was none. BackendUnavailable says what is missing.
 
-    MPI may wait for ranks that never come, and holds Python's lock meanwhile: after `timeout_s` this process ends, with
-    a traceback to here.
+    `loop`: "native" for the compiled one or BackendUnavailable, "python", "auto" for the first that there is. MPI may
+    wait for ranks that never come, and holds Python's lock meanwhile: after `timeout_s` this process ends, with a
+    traceback to here.
     """
     faulthandler.dump_traceback_later(timeout_s, exit=True)
     try:
+        # mpi4py asks for threads that call at once; MPICH then locks in every call, and 8 B take 3.5 us instead of 1.0
+        import_module("mpi4py").rc.thread_level = "serialized"
         mpi = import_module("mpi4py.MPI")
+        ranks = MpiRanks(mpi, mpi.COMM_WORLD)
+        if loop != "python":
+            faulthandler.dump_traceback_later(timeout_s + native_loop.BUILD_S, exit=True)
+            _take_native(ranks, mpi, must=loop == "native")
+        return ranks
     except ImportError as error:
         raise BackendUnavailable(f"ranks on CPUs talk through mpi4py, which is not here ({error})", CURE) from None
     except RuntimeError as error:  # mpi4py's wheel found no library that it could load
@@ -34,17 +46,51 @@ def connect(timeout_s: float) -> MpiRanks:
         raise BackendUnavailable(f"mpi4py is here, but no MPI library ({first})", CURE) from None
     finally:
         faulthandler.cancel_dump_traceback_later()
-    return MpiRanks(mpi, mpi.COMM_WORLD)
+
+
+def _take_native(ranks: MpiRanks, mpi: Any, must: bool) -> None:
+    """The compiled loop, where every rank has it. One rank of each host builds it."""
+    found: list[Any] = []
+
+    def build() -> None:
+        if place(ranks).local_rank == 0:
+            native_loop.build(mpi.Get_library_version())
+
+    def load() -> None:
+        found.append(native_loop.load(native_loop.build(mpi.Get_library_version()), mpi))
+
+    why = _all(ranks, build) or _all(ranks, load)
+    if why and must:
+        raise BackendUnavailable(f"no compiled loop: {why}", "Take --loop python, or an MPI that brings mpicc")
+    ranks.loop_why = why
+    if not why:
+        ranks.native, ranks.loop = found[0], "native"
+
+
+def _all(ranks: MpiRanks, step: Callable[[], None]) -> str:
+    """Why one of the ranks cannot do it, "" where all have."""
+    why = ""
+    try:
+        step()
+    except native_loop.Unusable as error:
+        why = f"rank {ranks.rank} on {socket.gethostname()}: {error}"
+    said = (one.rstrip().decode("utf-8", "replace") for one in ranks.exchange(why.encode()[:500].ljust(500)))
+    return next((one for one in said if one), "")
 
 
 class MpiRanks:
     """A communicator of MPI. See `ranks.Ranks`."""
 
+    backend = "mpi"
+
     def __init__(self, mpi: Any, comm: Any) -> None:
         self._mpi, self._comm = mpi, comm
+        self.loop, self.loop_why = "python", "as asked for"
+        self.native: Any = None  # the compiled loop
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
         self.library = _short(mpi.Get_library_version())
         self.barrier = comm.Barrier
+        self.before_exit: Callable[[], object] | None = None
         self.clock_ns = time.perf_counter_ns
 
     def tell(self, words: Ints) -> None:
@@ -71,10 +117,34 @@ class MpiRanks:
 
     def alone(self) -> MpiRanks:
         """This rank by itself."""
-        return MpiRanks(self._mpi, self._mpi.COMM_SELF)
+        lone = MpiRanks(self._mpi, self._mpi.COMM_SELF)
+        lone.native, lone.loop, lone.loop_why = self.native, self.loop, self.loop_why
+        return lone
+
+    def split(self, group: int) -> MpiRanks:
+        """The ranks that name the same group, in their order; `free` it afterwards. Called by all."""
+        part = MpiRanks(self._mpi, self._comm.Split(group, self.rank))
+        part.native, part.loop, part.loop_why = self.native, self.loop, self.loop_why
+        return part
+
+    def free(self) -> None:
+        """Let go of what `split` made: an MPI has some thousand communicators at most."""
+        self._comm.Free()
+
+    def swap(self, other: int, word: int) -> int:
+        """Give a rank a number and get its own."""
+        mine, found = np.array([word], dtype=np.int64), np.zeros(1, dtype=np.int64)
+        self._comm.Sendrecv(mine, other, _TAG, found, other, _TAG)
+        return int(found[0])
+
+    def form(self, kind: Collective) -> Form:
+        """MPI's function for it."""
+        return Form(kind.mpi, kind.places)
 
     def abort(self, code: int) -> None:
         """End all ranks."""
+        endings.last_chance(self.before_exit)
+        endings.leave_later(code)  # MPI may not like to be called while another thread waits in it
         try:
             self._mpi.COMM_WORLD.Abort(code)
         finally:
@@ -82,7 +152,10 @@ class MpiRanks:
 
     def bind(self, case: Case, send: Any, receive: Any) -> Callable[[], object]:
         """One run of the case. In place: all data are in `receive`."""
-        return _Bound(self._mpi, self._comm, case, send, receive).call()
+        bound = _Bound(self._mpi, self._comm, case, send, receive)
+        if self.native is None:
+            return bound.call()
+        return native_loop.Spans(self.native, self._mpi, (self._comm, bound.kind, bound.op), case, send, receive)
 
 
 class _Bound:

@@ -31,7 +31,7 @@ class Collective:
     """One operation. `whole` names the buffers that hold all ranks' data, the others hold one rank's share."""
 
     name: str
-    mpi: str  # what is called
+    mpi: str  # what MPI calls
     whole: frozenset[str]  # of "send", "receive"; empty where the data are not divided between the ranks
     reduces: bool = False
     rooted: bool = False
@@ -80,7 +80,28 @@ ALIASES = {
 }  # fmt: skip
 OPS = ("sum", "prod", "min", "max")
 DTYPES = ("float32", "float64", "int8", "int32", "int64")
-_DTYPE_ALIASES = {"float": "float32", "f32": "float32", "double": "float64", "f64": "float64"}
+_DTYPE_ALIASES = {
+    "float": "float32", "f32": "float32", "double": "float64", "f64": "float64", "half": "float16", "f16": "float16",
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "fp8": "float8_e4m3fn",
+    "f8e4m3": "float8_e4m3fn", "float8_e4m3": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2", "fp8_e5m2": "float8_e5m2",
+}  # fmt: skip
+_OP_ALIASES = {"average": "avg", "mean": "avg"}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What moves the data, and what it reduces."""
+
+    title: str
+    ops: tuple[str, ...] = OPS
+    dtypes: tuple[str, ...] = DTYPES
+
+
+LIBRARIES = {
+    "mpi": Library("MPI"),
+    "nccl": Library("NCCL", (*OPS, "avg"), (*DTYPES, "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")),
+}
 
 
 def collective(name: str) -> Collective:
@@ -92,20 +113,25 @@ def collective(name: str) -> Collective:
     return COLLECTIVES[key]
 
 
-def reduction(name: str) -> str:
-    """An operator that MPI has. UsageError else."""
-    if name.lower() in ("avg", "average", "mean"):
-        raise UsageError("MPI has no average (NCCL has): take --op sum, which does the same work but for a division")
-    if name.lower() not in OPS:
-        raise UsageError(unknown("operator", name, OPS))
-    return name.lower()
-
-
-def element(name: str) -> str:
-    """A dtype that MPI reduces. UsageError else."""
-    key = _DTYPE_ALIASES.get(name.lower(), name.lower())
-    if key in ("half", "float16", "f16", "bfloat16", "bf16") or key.startswith(("float8", "fp8")):
-        raise UsageError(f"MPI has no {name}; it has {', '.join(DTYPES)}")
-    if key not in DTYPES:
-        raise UsageError(unknown("dtype", name, DTYPES))
+def reduction(name: str, library: str = "mpi") -> str:
+    """An operator that the library has. UsageError else."""
+    has = LIBRARIES[library]
+    key = _OP_ALIASES.get(name.lower(), name.lower())
+    if key == "avg" and key not in has.ops:
+        raise UsageError(
+            f"{has.title} has no average (NCCL has): take --op sum, which does the same work but for a division"
+        )
+    if key not in has.ops:
+        raise UsageError(unknown("operator", name, has.ops))
     return key
+
+
+def element(name: str, library: str = "mpi") -> str:
+    """A dtype that the library reduces. UsageError else."""
+    has = LIBRARIES[library]
+    key = _DTYPE_ALIASES.get(name.lower(), name.lower())
+    if key in has.dtypes:
+        return key
+    if key in LIBRARIES["nccl"].dtypes:
+        raise UsageError(f"{has.title} has no {name}; it has {', '.join(has.dtypes)}")
+    raise UsageError(unknown("dtype", name, has.dtypes))

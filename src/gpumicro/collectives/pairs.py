@@ -109,6 +109,28 @@ def retest(search: Search, most: int = 3) -> tuple[tuple[Pair, ...], ...]:
     return tuple(rounds)
 
 
+def confirm(search: Search, times: Iterable[PairTime], most: int = 3) -> tuple[tuple[Pair, ...], ...]:
+    """Rounds of disjoint pairs that time again what was found slow: links, and the `most` slowest pairs of each node.
+
+    Timed twice more, a pair counts as the median of three: one hiccup of a machine makes no straggler. Empty where
+    nothing is slow.
+    """
+    logs = _logs(times)
+    wanted: dict[Pair, None] = {(slow.names[0], slow.names[1]): None for slow in search.slow_links}
+    for slow in search.slow_nodes:
+        mine = sorted((pair for pair in logs if slow.names[0] in pair), key=lambda pair: -logs[pair])
+        wanted |= dict.fromkeys(mine[:most])
+    rounds: list[list[Pair]] = []
+    for pair in wanted:
+        free = (one for one in rounds if not any(set(pair) & set(other) for other in one))
+        place = next(free, None)
+        if place is None:
+            rounds.append([pair])
+        else:
+            place.append(pair)
+    return tuple(map(tuple, rounds))
+
+
 def pair_times(docs: Iterable[Mapping[str, Any]], size_bytes: int | None = None) -> list[PairTime]:
     """The times of the pairs in result documents, at one size (default: the largest that every pair has).
 
@@ -134,17 +156,26 @@ def pair_times(docs: Iterable[Mapping[str, Any]], size_bytes: int | None = None)
 # -- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _pair_of(item: Mapping[str, Any]) -> Pair:
+def pair_of(item: Mapping[str, Any]) -> Pair | None:
+    """The two nodes of a measurement: its "pair", or the name of the log that it was imported from. None for neither.
+
+    "a.cluster--b.cluster.log" is a.cluster and b.cluster: of the file's name the last ending goes.
+    """
     if item.get("pair"):
         names = [str(name) for name in item["pair"]]
     else:
-        file = str((item.get("imported") or {}).get("file", ""))
-        names = file.replace("\\", "/").rpartition("/")[2].partition(".")[0].split("--")
-    if len(names) != 2 or not all(names) or names[0] == names[1]:
+        file = str((item.get("imported") or {}).get("file", "")).replace("\\", "/").rpartition("/")[2]
+        names = (file.rpartition(".")[0] or file).split("--")
+    return (names[0], names[1]) if len(names) == 2 and all(names) and names[0] != names[1] else None
+
+
+def _pair_of(item: Mapping[str, Any]) -> Pair:
+    pair = pair_of(item)
+    if pair is None:
         raise UsageError(
             f"{item['id']}: which two nodes? A measurement has them as pair, a log in its file's name: node1--node2.log"
         )
-    return names[0], names[1]
+    return pair
 
 
 def _logs(times: Iterable[PairTime]) -> dict[Pair, float]:

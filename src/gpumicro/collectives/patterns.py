@@ -12,42 +12,82 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UsageError
+from ..kernels import formats
 from .operations import Collective, Counts
 
 Array = npt.NDArray[Any]
 PERIOD = 8191
-_MOST_VALUES = 64  # different values in a sum
-
-
-def check_exact(op: str, dtype: str, ranks: int) -> None:
-    """UsageError where no data would keep the reduction exact and still tell the ranks apart."""
-    if op == "sum" and dtype == "int8" and ranks > 127:
-        raise UsageError(f"a sum of int8 over {ranks} ranks overflows whatever is sent; take int32")
+_MOST_VALUES = 64  # different values of a rank
+# 2**digits: up to there a type has every whole number
+_MOST_WHOLE = {"int8": 127, "float16": 1 << 11, "bfloat16": 1 << 8, "float8_e4m3fn": 1 << 4, "float8_e5m2": 1 << 3}
+# the exponent of its smallest number
+_SMALLEST = {
+    "float64": -1074,
+    "float32": -149,
+    "float16": -24,
+    "bfloat16": -133,
+    "float8_e4m3fn": -9,
+    "float8_e5m2": -16,
+}
 
 
 def row(rank: int, op: str, dtype: str, ranks: int) -> Array:
-    """PERIOD numbers that this rank sends again and again."""
-    return _whole(rank, op, ranks).astype(dtype)
+    """PERIOD numbers that this rank sends again and again, as the dtype is stored."""
+    return _stored(_whole(rank, op, dtype, ranks), dtype)
 
 
 def reduced(op: str, dtype: str, ranks: int) -> Array:
-    """PERIOD numbers: what the operator makes of all ranks' rows. Exact, as the rows are small whole numbers."""
-    found = _whole(0, op, ranks)
-    combine = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
+    """PERIOD numbers, as stored: what the operator makes of all ranks' rows. Exact, as those are small whole numbers;
+    an average is the exact one, rounded once."""
+    found = _whole(0, op, dtype, ranks)
+    combine = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(op, np.add)
     for rank in range(1, ranks):
-        found = combine(found, _whole(rank, op, ranks))
-    return found.astype(dtype)
+        found = combine(found, _whole(rank, op, dtype, ranks))
+    if op == "avg":
+        return _stored(found // ranks if dtype.startswith("int") else found / ranks, dtype)
+    return _stored(found, dtype)
 
 
-def _whole(rank: int, op: str, ranks: int) -> npt.NDArray[np.int64]:
-    bits = _hash(rank)
-    if op == "sum":  # from 0; the greatest sum fits into an int8
-        return _below(bits, max(2, min(_MOST_VALUES, 127 // ranks + 1)))
+def slack(op: str, dtype: str, ranks: int) -> float:
+    """How far a correct average may lie from the exact one; 0 for every other operator, and wherever 1/ranks is exact.
+
+    NCCL multiplies each rank's number by the rounded 1/ranks and then adds: 2 roundings, ranks - 1 of the sums, and one
+    of the exact average, each at most half a unit of the largest sum.
+    """
+    if op != "avg" or dtype.startswith("int"):
+        return 0.0
+    power = ranks.bit_length() - 1
+    if ranks == 1 << power and -power >= _SMALLEST[dtype]:
+        return 0.0
+    largest = _most_whole(dtype) / ranks
+    return (ranks + 2) * (formats.roundoff(dtype) * largest + 2.0 ** _SMALLEST[dtype])
+
+
+def poison(dtype: str) -> int:
+    """A byte for where a result must come: repeated it is a number that no pattern sends and no reduction makes."""
+    return 0x80 if dtype.startswith("int") else 0xFE
+
+
+def _stored(values: npt.NDArray[Any], dtype: str) -> Array:
+    return formats.encode(values.astype(np.float64), dtype)
+
+
+def _most_whole(dtype: str) -> int:
+    return _MOST_WHOLE.get(dtype, 1 << 24)
+
+
+def _whole(rank: int, op: str, dtype: str, ranks: int) -> npt.NDArray[np.int64]:
+    bits, most = _hash(rank), _most_whole(dtype)
+    if op in ("sum", "avg"):  # from 0; no sum of any ranks is above `most`, so none rounds or overflows in any order
+        turns = -(-ranks // most)  # where there are more ranks than that, they give something in turns
+        active = -(-ranks // turns)
+        values = _below(bits, min(_MOST_VALUES, most // active + 1))
+        return np.where(np.arange(PERIOD) % turns == rank % turns, values, 0)
     if op == "prod":  # one rank gives a 3, the others a sign
         own = np.arange(PERIOD) % ranks == rank
         return _integers((2 * _below(bits, 2) - 1) * np.where(own, 3, 1))
-    return _integers(_below(bits, 128) - 64)
+    reach = min(_MOST_VALUES, most)
+    return _integers(_below(bits, 2 * reach) - reach)
 
 
 def _below(bits: npt.NDArray[np.uint64], limit: int) -> npt.NDArray[np.int64]:
@@ -71,22 +111,32 @@ def _hash(rank: int) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of the received data: `count` numbers of a row that repeats, from `phase` on."""
+    """A stretch of the received data: `count` numbers of a row that repeats, from `phase` on, within `slack`."""
 
     count: int
     row: Array
     phase: int = 0
+    dtype: str = "float32"
+    slack: float = 0.0
 
-    def wrong(self, data: Array) -> int:
-        """How many of `data[:count]` are not what they must be. NaN is wrong."""
-        turned = np.roll(self.row, -(self.phase % PERIOD))
-        whole = self.count // PERIOD * PERIOD
+    def wrong(self, data: Array, start: int = 0) -> int:
+        """How many of `data`, which begin at the piece's element `start`, are not what they must be. NaN is wrong."""
+        turned = np.roll(self.row, -((self.phase + start) % PERIOD))
+        count = min(len(data), self.count - start)
+        whole = count // PERIOD * PERIOD
         bad = sum(
-            int(np.count_nonzero(block != turned))
-            for start in range(0, whole, 128 * PERIOD)
-            for block in (data[start : min(start + 128 * PERIOD, whole)].reshape(-1, PERIOD),)
+            self._differing(block, turned)
+            for first in range(0, whole, 128 * PERIOD)
+            for block in (data[first : min(first + 128 * PERIOD, whole)].reshape(-1, PERIOD),)
         )
-        return bad + int(np.count_nonzero(data[whole : self.count] != turned[: self.count - whole]))
+        return bad + self._differing(data[whole:count], turned[: count - whole])
+
+    def _differing(self, data: Array, values: Array) -> int:
+        if self.slack == 0.0:
+            return int(np.count_nonzero(data != values))
+        with np.errstate(invalid="ignore", over="ignore"):
+            off = np.abs(formats.decode(data, self.dtype) - formats.decode(values, self.dtype))
+        return int(np.count_nonzero(~(off <= self.slack)))
 
 
 def fill(data: Array, values: Array) -> None:
@@ -99,24 +149,27 @@ def fill(data: Array, values: Array) -> None:
 def expected(kind: Collective, counts: Counts, op: str, dtype: str, rank: int, ranks: int, root: int) -> list[Piece]:
     """The pieces that must lie, one after the other, in this rank's result; none where it receives nothing."""
 
-    def of(sender: int) -> Array:
-        return row(sender, op, dtype, ranks)
+    def of(sender: int, phase: int = 0) -> Piece:
+        return Piece(share, row(sender, op, dtype, ranks), phase, dtype)
+
+    def result(phase: int = 0) -> Piece:
+        return Piece(share, reduced(op, dtype, ranks), phase, dtype, slack(op, dtype, ranks))
 
     share, name = counts.share, kind.name
     if kind.rooted and name not in ("broadcast", "scatter") and rank != root:
         return []
     if name in ("all_reduce", "reduce"):
-        return [Piece(share, reduced(op, dtype, ranks))]
+        return [result()]
     if name == "reduce_scatter":
-        return [Piece(share, reduced(op, dtype, ranks), rank * share)]
+        return [result(rank * share)]
     if name == "broadcast":
-        return [Piece(share, of(root))]
+        return [of(root)]
     if name == "scatter":
-        return [Piece(share, of(root), rank * share)]
+        return [of(root, rank * share)]
     if name == "sendrecv":
-        return [Piece(share, of((rank - 1) % ranks))]
+        return [of((rank - 1) % ranks)]
     if name in ("all_gather", "gather"):
-        return [Piece(share, of(sender)) for sender in range(ranks)]
+        return [of(sender) for sender in range(ranks)]
     if name == "alltoall":
-        return [Piece(share, of(sender), rank * share) for sender in range(ranks)]
+        return [of(sender, rank * share) for sender in range(ranks)]
     return []

@@ -8,12 +8,14 @@ from typing import Protocol
 from .. import __version__
 from ..errors import UsageError
 from ..units import format_fraction, format_quantity, format_size
-from .operations import BARRIER, collective
-from .records import Results
+from .operations import BARRIER
+from .records import Results, skew_known
 from .run import Row
 
 FORMATS = ("table", "nccl-tests")
-_NCCL_TYPES = {"float32": "float", "float64": "double"}
+_NCCL_TYPES = {
+    "float32": "float", "float64": "double", "float16": "half", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
+}  # fmt: skip
 
 
 class Table(Protocol):
@@ -43,7 +45,7 @@ class OwnTable:
 
     def head(self) -> Iterator[str]:
         yield f"{self._results.where}, {self._results.settings.dtype}"
-        yield "time: median over the runs of the longest rank's, each run after a barrier, from Python through mpi4py"
+        yield self._results.medium.time
 
     def row(self, row: Row) -> Iterator[str]:
         case, time = row.case, row.measurement
@@ -66,14 +68,16 @@ class OwnTable:
             f" {format_quantity(time.estimate_s, 's', time.ci95_s, 3):>8} {format_fraction(time.half_width, 2):>5}"
             f" {format_quantity(algbw, 'B/s') if moves else '-':>10}"
             f" {'-' if factor is None or not moves else format_quantity(algbw * factor, 'B/s'):>10}"
-            f" {format_quantity(row.skew_s, 's') if self._results.hosts == 1 else '-':>8}"
+            f" {format_quantity(row.skew_s, 's') if skew_known(row) else '-':>8}"
             f" {format_quantity(row.average_s, 's'):>8} {row.wrong if moves else '-':>6}"
         )
 
     def foot(self) -> Iterator[str]:
         yield ""
         yield "nccl avg: as nccl-tests has it, runs in a row without a barrier between them, the mean of all ranks"
-        yield "skew: from the first rank's start to the last's; it is not taken off the time"
+        yield f"skew: {self._results.medium.skew}"
+        if not all(map(skew_known, self._results.rows)):
+            yield "skew -: smaller than what the clocks of the hosts can be compared to; the file has both"
         if self._results.size == 1:
             yield "one rank: there is no bus, so no busbw"
         yield from self._results.notes
@@ -95,22 +99,24 @@ class NcclTable:
         self._wrong = 0
 
     def head(self) -> Iterator[str]:
-        yield f"# gpumicro {__version__} in the format of nccl-tests: MPI ranks on CPUs, no NCCL"
+        medium = self._results.medium
+        by = medium.library if medium.backend == "nccl" else f"ranks on CPUs by {medium.library}, no NCCL"
+        yield f"# gpumicro {__version__} in the format of nccl-tests: {by}"
 
     def _head(self, row: Row) -> Iterator[str]:
         results = self._results
-        sweep = results.settings.sweep
+        sweep, together = results.settings.sweep, results.settings.aggregate
         yield f"# Collective test starting: {row.case.kind.name}_perf"
         yield (
             f"# nThread 1 nGpus 1 minBytes {sweep.begin} maxBytes {sweep.end} step: {sweep.step or f'{sweep.factor:g}'}"
-            f"({'bytes' if sweep.step else 'factor'}) warmup iters: 1 iters: {row.average_runs} agg iters: 1 "
-            "validation: 1 graph: 0"
+            f"({'bytes' if sweep.step else 'factor'}) warmup iters: 1 iters: {row.average_runs // together} "
+            f"agg iters: {together} validation: 1 graph: {results.settings.graph}"
         )
         yield "#"
         yield "# Using devices"
         for rank in range(results.size):
-            place = f"Group  0 Pid      0 on       host device {rank:2d} [0000:00:00]"
-            yield f"#  Rank {rank:2d} {place} CPU, {results.library}"
+            index, bus, name = results.place(rank)
+            yield f"#  Rank {rank:2d} Group  0 Pid      0 on       host device {index:2d} [{bus}] {name}"
         yield "#"
         half = f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}"
         yield f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{half}{half}"
@@ -123,7 +129,9 @@ class NcclTable:
             self._name = row.case.kind.name
             yield from self._head(row)
         self._waiting[row.case.in_place] = row
-        wished = [place for place in collective(self._name).places if place in self._results.settings.places]
+        wished = [
+            place for place in self._results.medium.form(row.case.kind).places if place in self._results.settings.places
+        ]
         if len(self._waiting) == len(wished):
             yield self._line()
 

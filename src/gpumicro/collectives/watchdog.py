@@ -30,6 +30,11 @@ class Watchdog(threading.Thread):
         """Something has moved on."""
         self._place, self._beaten_s = place, time.monotonic()
 
+    @property
+    def place(self) -> str:
+        """Where the last beat came from."""
+        return self._place
+
     def listen(self) -> None:
         """Hear of signals even while the main thread waits in a call that does not return. Main thread only."""
         reading, writing = os.pipe()

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..collectives.fit import fit
 from ..collectives.sweeps import Sweep, sweeps_of
+from ..peaks.links import Link
 from ..units import format_quantity, format_size, format_tick
 from .collectives import link_of
 from .labels import drawable
+from .shares import share_of
 from .tables import Doc, clean, headline, quantity
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def is_busbw(sweeps: Sequence[Sweep]) -> bool:
 
 def draw_busbw(doc: Doc, ax: Axes) -> Axes:
     """Log-log: x in bytes, y in B/s. Small sizes, whose busbw a tool prints as 0.00, follow from size over time."""
-    sweeps, link = drawn(doc), link_of(doc)
+    sweeps, link = drawn(doc), _comparable_link(doc)
     bus = is_busbw(sweeps)
     for index, sweep in enumerate(sweeps):
         _draw_sweep(ax, index, sweep, sweep.factor if bus and sweep.factor else 1.0)
@@ -56,6 +58,13 @@ def draw_busbw(doc: Doc, ax: Axes) -> Axes:
     style: dict[str, Any] = {"fontsize": 7.5, "color": _FLAGGED if alarms else "#555555", "parse_math": False}
     ax.annotate("   ".join([when, *alarms]), (0, 0), (0, -40), "axes fraction", textcoords="offset points", **style)
     return ax
+
+
+def _comparable_link(doc: Doc) -> Link | None:
+    """The link, where busbw may be set against it in any row."""
+    link = link_of(doc)
+    items = (item for item in doc["measurements"] if item["family"] == "collective")
+    return link if link and any(share_of(item, link).of_link is not None for item in items) else None
 
 
 def _draw_sweep(ax: Axes, index: int, sweep: Sweep, factor: float) -> None:

@@ -1,7 +1,6 @@
 """Collectives in a report: the rows of each sweep, what was fitted to them, and what busbw is a share of.
 
-Works on our own results and on imported ones (nccl-tests, OSU) alike. Under NVLS or SHARP the switch reduces, and less
-crosses a link than busbw's factor assumes: busbw is then never shown as a share of the link.
+Works on our own results and on imported ones (nccl-tests, OSU) alike. What may be a share of a link: `shares`.
 """
 
 from __future__ import annotations
@@ -11,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..collectives.fit import Fit, Regime, fit
-from ..collectives.sweeps import Sweep, sweeps_of
+from ..collectives.sweeps import IN_A_ROW, Sweep, sweeps_of
 from ..model import flags_of
 from ..peaks.links import Link, find_link
 from ..units import format_count, format_size
+from .shares import Share, share_of
+from .stragglers import is_pairs, straggler_rows, straggler_tables
 from .tables import Doc, Table, clean, columns_of, fraction, interval, quantity
+from .transports import transport_tables
 
-_IN_SWITCH = ("nvls", "collnet", "sharp")
-_POINT_TO_POINT = ("sendrecv", "send_recv", "alltoall", "all_to_all", "alltoallv", "gather", "scatter")
 _ROWS = columns_of(
-    ">size", ">count", ">time", "/95% interval", ">algbw", ">busbw", ">of link", ">avg", ">skew", ">wrong", "/flags"
+    ">size", ">count", ">time", "/95% interval", ">algbw", ">busbw", ">of link", ">of bound", ">avg", ">skew", ">wrong",
+    "/picked", "/flags",
 )  # fmt: skip
 _FITS = columns_of("sweep", "/sizes", ">alpha", "/alpha, 95%", ">1/beta", "/1/beta, 95%", ">busbw", ">n1/2", ">misfit")
 
@@ -33,15 +34,19 @@ def link_of(doc: Doc) -> Link | None:
 
 def collective_tables(doc: Doc) -> Iterator[Table]:
     """A table a sweep, then one of what was fitted."""
+    if is_pairs(doc):
+        yield from straggler_tables(doc)
+        return
     sweeps = sweeps_of(doc)
     items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
     link = link_of(doc)
+    yield from transport_tables(doc, sweeps)
     for index, sweep in enumerate(sweeps):
         rows = [items[name] for name in sweep.ids]
-        why = share_refused(rows, link) if link else ""
+        shares = [share_of(item, link) if link else Share() for item in rows]
         yield Table(
-            f"collective-{index}", clean(sweep.name),  _ROWS, tuple(_row(item, link, why) for item in rows),
-            tuple(_row_remarks(rows, None if index else link, why, bool(link and not why and _above(rows, link)))),
+            f"collective-{index}", clean(sweep.name), _ROWS, tuple(map(_row, rows, shares)),
+            tuple(_row_remarks(rows, shares, None if index else link)),
         ).without_empty()  # fmt: skip
     yield _fits(sweeps)
 
@@ -49,7 +54,7 @@ def collective_tables(doc: Doc) -> Iterator[Table]:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _row(item: Doc, link: Link | None, why: str) -> tuple[str, ...]:
+def _row(item: Doc, share: Share) -> tuple[str, ...]:
     time, size = item.get("time_s") or {}, item.get("size_bytes")
     count, wrong = item.get("count"), item.get("wrong")
     flags = [*map(clean, flags_of(item)), *((clean(item["status"]),) if item["status"] != "ok" else ())]
@@ -58,8 +63,9 @@ def _row(item: Doc, link: Link | None, why: str) -> tuple[str, ...]:
         quantity(time["estimate"], "s", time["ci95"]) if time else "-",
         interval(time["estimate"], time["ci95"], "s") if time.get("ci95") else "",
         _rate(item, "algbw_bytes_per_s"), _rate(item, "busbw_bytes_per_s"),
-        "" if link is None or why else _share(item, link), _seconds(item, "nccl_tests_average_s", "time_mean_rank_s"),
-        _seconds(item, "skew_s"), "" if wrong is None else str(wrong), ", ".join(flags),
+        *("" if part is None else fraction(part) for part in (share.of_link, share.of_bound)),
+        _seconds(item, "nccl_tests_average_s", "time_mean_rank_s"), _seconds(item, "skew_s"),
+        "" if wrong is None else str(wrong), _picked(item), ", ".join(flags),
     )  # fmt: skip
 
 
@@ -73,49 +79,19 @@ def _seconds(item: Doc, *keys: str) -> str:
     return "" if value is None else quantity(value, "s")
 
 
-def _share(item: Doc, link: Link) -> str:
-    figure = item.get("busbw_bytes_per_s")
-    known = figure and figure["estimate"] is not None and item["status"] == "ok"
-    return fraction(figure["estimate"] / link.bytes_per_s) if figure and known else ""
+def _picked(item: Doc) -> str:
+    """ "Ring, LL128, 16 channels": what the library took for this size, where it says so."""
+    channels = item.get("channels") if item.get("algorithm") else None
+    said = [item.get("algorithm"), item.get("protocol"), f"{channels} channels" if channels else None]
+    return ", ".join(clean(word) for word in said if word)
 
 
-def _above(rows: Sequence[Doc], link: Link) -> bool:
-    figures = [row["busbw_bytes_per_s"] for row in rows if row["status"] == "ok" and row.get("busbw_bytes_per_s")]
-    return any((figure["estimate"] or 0) > link.bytes_per_s for figure in figures)
-
-
-def share_refused(rows: Sequence[Doc], link: Link) -> str:
-    """Why busbw is no share of this link; empty where it is one.
-
-    Named algorithms decide; where none is named, a link whose switch may reduce leaves it open for every collective
-    that such a switch serves.
-    """
-    named = {str(name).lower() for row in rows for name in _algorithms(row)}
-    if any(word in name for name in named for word in _IN_SWITCH):
-        return "no share of the link: NVLS, CollNet or SHARP reduced in the switch, so less crossed it than busbw says"
-    served = {row.get("collective") for row in rows} - set(_POINT_TO_POINT)
-    if link.reduces_in_switch and served and not named:
-        return (
-            f"not given as a share of {clean(link.name)}: the file does not say whether {link.reduces_in_switch} was "
-            "used, under which busbw overstates what crosses a link"
-        )
-    return ""
-
-
-def _algorithms(row: Doc) -> list[str]:
-    labels = row.get("labels") or {}
-    found = (row.get("algorithm"), labels.get("algorithm"), row.get("transport"))
-    return [str(name) for name in found[:2] if name] + [
-        str(name) for name in found[2:] if name and any(word in str(name).lower() for word in _IN_SWITCH)
-    ]
-
-
-def _row_remarks(rows: Sequence[Doc], link: Link | None, why: str, above: bool) -> Iterator[str]:
+def _row_remarks(rows: Sequence[Doc], shares: Sequence[Share], link: Link | None) -> Iterator[str]:
     if link:
         yield f"Link: {clean(link.name)}, {quantity(link.bytes_per_s, 'B/s')} ({clean(link.note)})."
-    if why:
-        yield f"busbw is {why}."
-    if above:
+    yield from dict.fromkeys(f"busbw is {share.why}." for share in shares if share.why)
+    yield from dict.fromkeys(share.note for share in shares if share.note)
+    if any((share.of_link or 0) > 1 for share in shares):
         yield "busbw above the link's spec: another link carried it, or a switch reduced on the way."
     if any(row.get("ranks") == 1 for row in rows):
         yield "One rank: nothing crosses a bus, so there is no busbw."
@@ -128,7 +104,7 @@ def _fits(sweeps: Sequence[Sweep]) -> Table:
     """Alpha, beta and where one gives way to the other, a row a regime; what could not be fitted stands below."""
     rows: list[tuple[str, ...]] = []
     remarks: dict[str, None] = {}
-    for sweep in sweeps:
+    for sweep in with_in_a_row(sweeps):
         fitted = fit(sweep)
         rows += [_fit_row(fitted, regime) for regime in fitted.regimes]
         remarks |= dict.fromkeys(fit_remarks(fitted))
@@ -137,7 +113,20 @@ def _fits(sweeps: Sequence[Sweep]) -> Table:
             "time = alpha + size x beta; alpha: latency; 1/beta: algbw at size without end, and busbw that of it; "
             "n1/2 = alpha/beta: the size at which latency ends and bandwidth begins. Intervals are the fit's, 95%."
         ] = None
+    if any(sweep.how.endswith(IN_A_ROW) for sweep in with_in_a_row(sweeps)):
+        remarks[
+            "Runs in a row: without a barrier before each. Over a network ranks leave a barrier a delay apart, and the "
+            "longest rank's time counts its wait for the last: alpha in a row is the network's own."
+        ] = None
     return Table("collective-fits", "Latency and bandwidth (model)", _FITS, tuple(rows), tuple(remarks)).without_empty()
+
+
+def with_in_a_row(sweeps: Sequence[Sweep]) -> Iterator[Sweep]:
+    """Each sweep, and after it the same by its runs in a row where that differs."""
+    for sweep in sweeps:
+        yield sweep
+        if row := sweep.in_a_row():
+            yield row
 
 
 def _fit_row(fitted: Fit, regime: Regime) -> tuple[str, ...]:
@@ -189,26 +178,32 @@ def fit_remarks(fitted: Fit) -> Iterator[str]:
 
 
 def csv_rows(doc: Doc) -> Iterator[Mapping[str, Any]]:
-    """busbw of every row of a sweep, with the link as its reference, then alpha (s) and beta (s/B) of every regime."""
+    """busbw of every row of a sweep, with the link as its reference, then alpha (s) and beta (s/B) of every regime; of
+    pairs their times and the stragglers."""
+    if is_pairs(doc):
+        yield from straggler_rows(doc)
+        return
     link = link_of(doc)
     items = {item["id"]: item for item in doc["measurements"] if item["family"] == "collective"}
     for sweep in sweeps_of(doc):
         rows = [items[name] for name in sweep.ids]
-        why = share_refused(rows, link) if link else "no link"
         for item in rows:
-            for word in ("algbw", "busbw"):
+            share = share_of(item, link) if link else Share()
+            for word, reference, part in (
+                ("algbw", share.bound, share.of_bound),
+                ("busbw", link.bytes_per_s if link and share.of_link is not None else None, share.of_link),
+            ):
                 figure = item.get(f"{word}_bytes_per_s")
                 if not figure:
                     continue
                 low, high = figure["ci95"] or (None, None)
-                shared = link if link and not why and word == "busbw" and item["status"] == "ok" else None
                 yield {
                     "record": word, "name": item["id"], "kernel": item["kernel"], "dtype": item["dtype"],
                     "unit": "B/s", "value": figure["estimate"], "ci95_low": low, "ci95_high": high,
-                    "reference": shared and shared.bytes_per_s,
-                    "fraction_of_reference": shared and figure["estimate"] / shared.bytes_per_s,
+                    "reference": reference, "fraction_of_reference": part,
                     "status": item["status"], "flags": " ".join(flags_of(item)), "measurement": item["id"],
                 }  # fmt: skip
+    for sweep in with_in_a_row(sweeps_of(doc)):
         for regime in fit(sweep).regimes:
             reach = f"{sweep.name}, {regime.from_bytes} to {regime.to_bytes} B"
             for word, unit, value in (

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..model import flags_of
 from .collectives import csv_rows
+from .gpus import pair_rows
+from .network import work_rows
 from .tables import Doc, achieved_of, clean, imported_from
 
 COLUMNS = (
@@ -122,6 +124,8 @@ def rows(doc: Doc) -> Iterator[dict[str, Any]]:
             "flags": " ".join(flags_of(item)),
             "measurement": item["id"],
         }
+    yield from map(dict, work_rows(doc))
+    yield from map(dict, pair_rows(doc))
     yield from map(dict, csv_rows(doc))
 
 

@@ -13,8 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 from ..units import UNITS, parse, shown_unit
-from . import busbw, plot
+from . import busbw, network, plot
 from .gap import gaps
+from .stragglers import is_pairs
 from .tables import (
     Column,
     Doc,
@@ -105,9 +106,9 @@ def _roofline(doc: Doc) -> Iterator[str]:
 def _collectives(doc: Doc) -> Iterator[str]:
     picture = plot.collectives_figure(doc)
     if picture is not None:
-        yield _figure(
-            picture, "collectives", "Bandwidth of the collectives by size; the tables below hold the same figures"
-        )
+        yield _figure(picture, "collectives", "The collectives; the tables below hold the same figures")
+        if is_pairs(doc):
+            return
         yield '<p class="dim">Points: measured; lines: fitted, a line a regime; dashed: spec rate of the link.</p>'
 
 
@@ -131,7 +132,7 @@ def _figure(figure: Any, name: str, description: str) -> str:
     svg = re.sub(
         r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
     )
-    svg = re.sub(r'id="(?!point-|ceiling-|spec-)', f'id="{name}-', svg)
+    svg = re.sub(r'id="(?!point-|ceiling-|spec-|work-)', f'id="{name}-', svg)
     svg = re.sub(r'(xlink:href="#|url\(#)', rf"\1{name}-", svg)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{_E(description)}"', 1)
     return f"<figure>{svg}</figure>"
@@ -230,7 +231,8 @@ def _method_lines(doc: Doc) -> Iterator[str]:
 
 def tips(doc: Doc) -> Mapping[str, str]:
     """gid of a line or marker -> the lines of its hover text."""
-    found: dict[str, str] = dict(busbw.tips(doc))
+    found: dict[str, str] = {} if is_pairs(doc) else dict(busbw.tips(doc))
+    found |= network.tips(doc)
     for index, ceiling in enumerate(doc["ceilings"]):
         unit = shown_unit(ceiling["unit"], ceiling["dtype"])
         name = f"{ceiling_name(ceiling)}, {threads_text(ceiling)}".rstrip(", ")

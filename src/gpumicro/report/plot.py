@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_quantity, format_tick, shown_unit
+from . import network
 from .busbw import draw_busbw, drawn
 from .labels import Placer, Spot, drawable
 from .stairs import draw_gap
+from .stragglers import draw_pairs, is_pairs
 from .tables import LEVEL_NAMES, Doc, ceiling_name, clean, headline, shows_roofline, suspicious
 
 if TYPE_CHECKING:
@@ -65,11 +67,13 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
         for i, p in enumerate(doc["points"])
         if _drawable(p["intensity_flop_per_byte"]) and _drawable(p["flop_per_s"])
     ]
-    _set_axes(ax, roofs, points)
+    _set_axes(ax, roofs, points, [x for x, _ in network.places(doc)])
     placer = Placer(ax)
     _draw_roofs(ax, roofs, placer)
     _draw_points(ax, points, placer)
-    _add_legend(ax, points, placer)
+    network.draw_works(doc, ax, placer)
+    _add_legend(ax, points, placer, network.places(doc))
+    network.label_works(doc, placer)
     _label_roofs(ax, roofs, placer)
     _label_points(points, placer)
     device, when, *alarms = map(drawable, headline(doc))
@@ -79,7 +83,9 @@ def draw_roofline(doc: Doc, ax: Axes) -> Axes:
     return ax
 
 
-def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> None:
+def _add_legend(
+    ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer, works: Sequence[tuple[float, float]]
+) -> None:
     """Lower right, below the roof; where a point lies there, upper left, above it."""
     if not ax.get_legend_handles_labels()[0]:
         return
@@ -88,7 +94,8 @@ def _add_legend(ax: Axes, points: Sequence[tuple[int, Doc]], placer: Placer) -> 
         for text in legend.get_texts():
             text.set_parse_math(False)
         box = legend.get_window_extent()
-        spots = ax.transData.transform([(p["intensity_flop_per_byte"], p["flop_per_s"]) for _, p in points])
+        places = [*((p["intensity_flop_per_byte"], p["flop_per_s"]) for _, p in points), *works]
+        spots = ax.transData.transform(places)
         if not any(box.contains(x, y) for x, y in spots):
             break
     placer.avoid_box(box)
@@ -107,13 +114,16 @@ def _arithmetic(roofs: Sequence[tuple[int, Doc]]) -> list[tuple[int, Doc]]:
     return [(i, c) for i, c in roofs if c["kind"] == "arithmetic"]
 
 
-def _set_axes(ax: Axes, roofs: Sequence[tuple[int, Doc]], points: Sequence[tuple[int, Doc]]) -> None:
+def _set_axes(
+    ax: Axes, roofs: Sequence[tuple[int, Doc]], points: Sequence[tuple[int, Doc]], works: Sequence[float] = ()
+) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     memory = [c["achieved"] for _, c in _memory(roofs)]
     arithmetic = [value for _, c in _arithmetic(roofs) for value in (c["achieved"], c["spec"]) if _drawable(value)]
-    intensities = [p["intensity_flop_per_byte"] for _, p in points]
-    ridges = [top / bandwidth for top in arithmetic for bandwidth in memory]
+    intensities = [*(p["intensity_flop_per_byte"] for _, p in points), *works]
+    slopes = [c["achieved"] for _, c in roofs if c["kind"] != "arithmetic"]
+    ridges = [top / bandwidth for top in arithmetic for bandwidth in slopes]
     x0, x1 = min([1 / 16, *intensities, *ridges]) / 1.6, max([64, *intensities, *(2 * ridge for ridge in ridges)]) * 1.6
     rates = [p["flop_per_s"] for _, p in points] + [bandwidth * x0 for bandwidth in memory] + arithmetic
     y0, y1 = (min(rates) / 1.4, max(rates) * 2.2) if rates else (1e9, 1e12)
@@ -121,7 +131,8 @@ def _set_axes(ax: Axes, roofs: Sequence[tuple[int, Doc]], points: Sequence[tuple
     ax.set_yscale("log")
     ax.set_xlim(x0, x1)
     ax.set_ylim(y0, y1)
-    ax.set_xlabel("Arithmetic intensity (FLOP/B)")
+    wire = "; under the network: FLOP a byte over the wire" if any(c["kind"] == "network" for _, c in roofs) else ""
+    ax.set_xlabel(f"Arithmetic intensity (FLOP/B{wire})")
     ax.set_ylabel("Performance (FLOP/s)")
     step = max(1, math.ceil(math.log2(x1 / x0) / 16))
     ax.xaxis.set_major_locator(LogLocator(base=2.0**step, numticks=40))
@@ -146,7 +157,7 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
                 continue
             xs, ys = _roof_line(ax, roofs, ceiling, value)
             style: dict[str, Any] = (
-                {"linestyle": "-", "linewidth": 1.7}
+                {"linestyle": "-" if ceiling["kind"] != "network" else "-.", "linewidth": 1.7}
                 if kind == "ceiling"
                 else {"linestyle": (0, (5, 3)), "linewidth": 1.0}
             )
@@ -159,6 +170,8 @@ def _draw_roofs(ax: Axes, roofs: Sequence[tuple[int, Doc]], placer: Placer) -> N
 
 
 def _roof_colour(ceiling: Doc) -> str:
+    if ceiling["kind"] == "network":
+        return network.COLOUR
     return (
         _LEVEL_COLOURS.get(ceiling["level"] or "", "#444444")
         if ceiling["kind"] == "memory"
@@ -172,7 +185,8 @@ def _roof_line(
     """The two ends of a roof: memory from the left edge to the highest arithmetic roof, arithmetic from the nearest
     memory level's roof to the right edge. `extent_of`: another value of the same roof that fixes where it ends."""
     (x0, x1), reach = ax.get_xlim(), extent_of or value
-    if ceiling["kind"] == "memory":
+    if ceiling["kind"] != "arithmetic":
+        x0 = max(x0, ax.get_ylim()[0] / reach)  # a slow one comes in from below
         tops = [c["achieved"] for _, c in _arithmetic(roofs)]
         end = min(x1, max(tops) / reach) if tops else x1
         return [x0, max(end, x0)], [value * x0, value * max(end, x0)]
@@ -268,7 +282,7 @@ def _spots(ax: Axes, ceiling: Doc, xs: Sequence[float], ys: Sequence[float]) -> 
     (ax_x, ax_y), (bx, by) = ax.transData.transform(list(zip(xs, ys, strict=True)))
     angle = math.degrees(math.atan2(by - ax_y, bx - ax_x))
     ratio = xs[1] / xs[0] if xs[0] > 0 else 1.0
-    memory = ceiling["kind"] == "memory"
+    memory = ceiling["kind"] != "arithmetic"
     for step in range(38):
         along = 0.015 + step * 0.025
         part = along if memory else 1 - along
@@ -316,6 +330,10 @@ def collectives_figure(doc: Doc) -> Figure | None:
     """Bandwidth over size of the document's collectives; None where there are none."""
     if not drawn(doc):
         return None
+    if is_pairs(doc):
+        figure = _figure(8, 7)
+        draw_pairs(doc, figure, (0.16, 0.16, 0.72, 0.72))
+        return figure
     figure = _figure(10, _COLLECTIVES_HEIGHT)
     draw_busbw(doc, figure.add_axes((0.115, 0.16, 0.87, 0.77)))
     return figure

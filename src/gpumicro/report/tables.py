@@ -129,6 +129,8 @@ def threads_text(record: Doc) -> str:
 
 def ceiling_name(ceiling: Doc) -> str:
     """ "DRAM", "float64": what the roof is, without the threads."""
+    if ceiling["kind"] == "network":
+        return f"network {clean(ceiling.get('transport') or '')}".strip()
     return level_name(ceiling["level"]) if ceiling["kind"] == "memory" else clean(ceiling["dtype"])
 
 
@@ -456,8 +458,10 @@ def all_tables(doc: Doc) -> Iterable[Table]:
     """The tables that have rows, in the order of a report."""
     from .bandwidth import bandwidth_tables
     from .collectives import collective_tables
+    from .gpus import topology_table
     from .imported import imported_tables
     from .monitor import monitor_tables
+    from .network import works_table
     from .storage import storage_tables
 
     if doc.get("storage"):  # fio's measurements stand in its own table
@@ -465,7 +469,8 @@ def all_tables(doc: Doc) -> Iterable[Table]:
     if doc.get("monitor"):
         return (table for table in monitor_tables(doc) if table.rows)
     made = (
-        ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), points_table(doc), latency_table(doc),
-        rates_table(doc), *collective_tables(doc), *imported_tables(doc),
+        ceilings_table(doc), *bandwidth_tables(doc), ridge_table(doc), works_table(doc), points_table(doc),
+        latency_table(doc), rates_table(doc), *collective_tables(doc), *imported_tables(doc),
+        topology_table(doc),
     )  # fmt: skip
     return (table for table in (*made, sustained_table(doc)) if table.rows)

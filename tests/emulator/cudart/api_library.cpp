@@ -1,4 +1,4 @@
-// The driver's functions that the runtime hands out by name: loading code, and no more.
+// The driver's functions that the runtime hands out by name: loading code and the extent of memory.
 #include <cuda.h>
 
 #include <cstring>
@@ -6,6 +6,7 @@
 
 #include "api.hpp"
 #include "fault.hpp"
+#include "memory.hpp"
 #include "modules.hpp"
 
 using namespace ptxemu;
@@ -51,12 +52,21 @@ CUresult unload_library(CUlibrary library) {
     return CUDA_SUCCESS;
 }
 
+CUresult get_address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+    Allocation found;
+    if (!Memory::instance().find(address, &found)) return CUDA_ERROR_NOT_FOUND;
+    if (base != nullptr) *base = found.begin;
+    if (bytes != nullptr) *bytes = found.end - found.begin;
+    return CUDA_SUCCESS;
+}
+
 cudaError_t find_driver_function(const char* name, void** function, cudaDriverEntryPointQueryResult* status) {
     const std::string wanted = name;
-    *function = wanted == "cuLibraryLoadData"    ? reinterpret_cast<void*>(&load_library)
-                : wanted == "cuLibraryGetKernel" ? reinterpret_cast<void*>(&get_kernel)
-                : wanted == "cuLibraryUnload"    ? reinterpret_cast<void*>(&unload_library)
-                                                 : nullptr;
+    *function = wanted == "cuLibraryLoadData"      ? reinterpret_cast<void*>(&load_library)
+                : wanted == "cuLibraryGetKernel"   ? reinterpret_cast<void*>(&get_kernel)
+                : wanted == "cuLibraryUnload"      ? reinterpret_cast<void*>(&unload_library)
+                : wanted == "cuMemGetAddressRange" ? reinterpret_cast<void*>(&get_address_range)
+                                                   : nullptr;
     if (status == nullptr) return *function == nullptr ? cudaErrorSymbolNotFound : cudaSuccess;
     *status = *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
     return cudaSuccess;
