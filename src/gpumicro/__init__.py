@@ -34,6 +34,7 @@ _PUBLIC = {
     "import_results": "imports",
     "Placed": "placed",
     "measured": "measuring",
+    "fleet": "cluster.fleet",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from . import counts
     from .backends import prepare
     from .chart import Roofline, roofline
+    from .cluster.fleet import fleet
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

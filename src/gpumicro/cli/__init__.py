@@ -12,7 +12,20 @@ import click
 
 from .. import __version__
 
-COMMANDS = ("roofline", "run", "report", "compare", "ab", "import", "collectives", "allreduce", "info", "list", "specs")
+COMMANDS = (
+    "roofline",
+    "run",
+    "report",
+    "compare",
+    "ab",
+    "import",
+    "collectives",
+    "allreduce",
+    "fleet",
+    "info",
+    "list",
+    "specs",
+)
 
 
 class _Commands(click.Group):
