@@ -122,9 +122,10 @@ def _shortened(content: bytes) -> bytes:
     """Without the measurements, where the file is as we write it and has ceilings; else as it is."""
     start = content.find(_MEASUREMENTS)
     end = content.find(_END, start) if start >= 0 else -1
-    if end < 0 or _NO_CEILINGS.search(content) or content.find(_MEASUREMENTS, end) >= 0:
+    if end < 0:
         return content
-    return content[:start] + b'\n "measurements": [],' + content[end + len(_END) :]
+    short = content[:start] + b'\n "measurements": [],' + content[end + len(_END) :]
+    return content if _NO_CEILINGS.search(short) or _MEASUREMENTS in short else short
 
 
 def _model(doc: Record, device: Record) -> str:

@@ -106,12 +106,13 @@ def _apart(folder: Path, files: Sequence[str], count: int, told: Callable[[int],
         with process.stdin as asked:
             asked.write(b"".join(json.dumps(file).encode() + b"\n" for file in files[turn::count]))
         answers = []
-        for line in process.stdout:
-            file, why, found = json.loads(line)
-            devices = tuple(map(DeviceReadings.of_json, found))
-            answers.append((file, None if why is None else Fault(file, why), devices))
-            with lock:
-                told(1)
+        with process.stdout as said:
+            for line in said:
+                file, why, found = json.loads(line)
+                devices = tuple(map(DeviceReadings.of_json, found))
+                answers.append((file, None if why is None else Fault(file, why), devices))
+                with lock:
+                    told(1)
         if process.wait() or len(answers) < len(files[turn::count]):
             raise GpumicroError(f"a process that reads the files ended with code {process.returncode}")
         return answers
