@@ -1,4 +1,4 @@
-"""Who in a fleet is slow, by which ceiling, and what do they share? Fleets of known truth, and what cannot be judged."""
+"""Who in a fleet is slow, by which ceiling, and what do they share? Fleets of known truth, and broken files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fleet_files import CEILINGS, healthy, node_file, noisy, write_fleet
 
 from gpumicro import fleet, result
 from gpumicro.cluster.fleet_cells import student_tails
-from gpumicro.cluster.fleet_files import read_devices
+from gpumicro.cluster.fleet_files import HEAD_BYTES, TAIL_BYTES, read_devices
 from gpumicro.cluster.fleet_groups import codes_of, compare_groups
-from gpumicro.errors import UsageError
+from gpumicro.errors import SchemaError, UsageError
 from gpumicro.stats import t_quantile
 
 DRAM = CEILINGS.index("dram (2 threads)")
@@ -164,6 +164,21 @@ def test_reading_in_haste_gives_what_the_whole_file_gives(tmp_path: Path) -> Non
     indented.write_text(json.dumps(doc, indent=3))
     assert read_devices(as_written, "x") == read_devices(indented, "x")
     assert {r.name for r in read_devices(as_written, "x")[0].readings} >= {*CEILINGS, "gemm float64"}
+
+
+@pytest.mark.parametrize("repeats", [1, 40])
+def test_a_large_file_is_read_at_its_ends_only(tmp_path: Path, repeats: int) -> None:
+    doc = json.loads((Path(__file__).parent / "data" / "roofline-cpu.json").read_text())
+    small, large = tmp_path / "a.json", tmp_path / "b.json"
+    small.write_text(result.dumps(doc))
+    doc["measurements"] *= repeats
+    large.write_text(result.dumps(doc))
+    assert read_devices(large, "x") == read_devices(small, "x")
+    assert repeats == 1 or large.stat().st_size > 2 * (HEAD_BYTES + TAIL_BYTES)
+    text = large.read_text()
+    large.write_text(text[: len(text) - len(text) // 20])
+    with pytest.raises(SchemaError, match="truncated"):
+        read_devices(large, "x")
 
 
 def test_several_processes_find_what_one_does(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ _PUBLIC = {
     "Placed": "placed",
     "measured": "measuring",
     "fleet": "cluster.fleet",
+    "cluster_overview": "cluster.overview",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .backends import prepare
     from .chart import Roofline, roofline
     from .cluster.fleet import fleet
+    from .cluster.overview import cluster_overview
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

@@ -22,6 +22,7 @@ COMMANDS = (
     "collectives",
     "allreduce",
     "fleet",
+    "cluster",
     "info",
     "list",
     "specs",

@@ -21,12 +21,14 @@ from .figures import unreal
 Record = Mapping[str, Any]
 
 PARTS = ("schema", "created", "interrupted", "emulated", "imported", "devices", "ceilings", "points", "measurements")
+HEAD_BYTES, TAIL_BYTES = 64 << 10, 256 << 10  # of a file; what stands before and after its measurements is less
 MOST_BYTES = 256 << 20  # a larger file is none of ours: a roofline of eight GPUs with all its samples has 7 MB
 HELD_OVER = 0.01  # of the time that a limit held the clock back, below which it is not worth a word
 
 # Our own files are indented by one space a level, and a JSON string holds no line break: at this depth and nowhere else
 # stand the list of measurements and its end.
 _MEASUREMENTS, _END = b'\n "measurements": [\n', b"\n ],"
+_CEILINGS = b'\n ],\n "ceilings": [\n'  # what follows the measurements, if there are any
 _NO_CEILINGS = re.compile(rb'\n "ceilings": \[\s*\]')
 _SAMPLES = re.compile(rb'"(raw_s|counts)": \[[-+\d.eE,\s]*\]')
 
@@ -92,10 +94,10 @@ def read_devices(path: Path, name: str) -> tuple[DeviceReadings, ...]:
         size = path.stat().st_size
         if size > MOST_BYTES:
             raise SchemaError(f"{name}: {format_size(size)}: too large to be a result file")
-        content = path.read_bytes()
+        content = _ends(path, size) or _shortened(path.read_bytes())
+        doc = _document(content, path, name)
     except OSError as error:
         raise SchemaError(f"{name}: cannot be read: {error.strerror or error}") from None
-    doc = _document(content, name)
     devices = {entry["id"]: entry for entry in doc["devices"]}
     found: dict[str, dict[str, Reading]] = {key: {} for key in devices}
     for device, reading in _readings(doc, devices, name):
@@ -108,14 +110,29 @@ def read_devices(path: Path, name: str) -> tuple[DeviceReadings, ...]:
     )
 
 
-def _document(content: bytes, name: str) -> Record:
+def _document(content: bytes, path: Path, name: str) -> Record:
     try:
-        doc = json.loads(_SAMPLES.sub(rb'"\1": []', _shortened(content)))
+        doc = json.loads(_SAMPLES.sub(rb'"\1": []', content))
     except (ValueError, RecursionError):
-        doc = parse(content, name)  # says in full what is wrong
+        doc = parse(path.read_bytes(), name)  # says in full what is wrong
     validate_parts(doc, name, PARTS)
     whole: Record = doc
     return whole
+
+
+def _ends(path: Path, size: int) -> bytes | None:
+    """A large file without its measurements, which are not even read; None where it is small or not as we write it."""
+    if size < HEAD_BYTES + TAIL_BYTES:
+        return None
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        start = head.find(_MEASUREMENTS)
+        if start < 0:
+            return None
+        file.seek(size - TAIL_BYTES)
+        tail = file.read()
+    end = tail.find(_CEILINGS)
+    return None if end < 0 else head[:start] + b'\n "measurements": []' + tail[end + len(_END) - 1 :]
 
 
 def _shortened(content: bytes) -> bytes:
