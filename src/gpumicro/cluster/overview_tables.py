@@ -89,8 +89,8 @@ def _scale(doc: Record) -> Iterator[Table]:
     rates = doc["setting"]["rates"]
     for curve in doc["curves"]:
         rows = tuple(
-            (f"{row['gpus']:,}", format_quantity(row["step_s"], "s"), format_quantity(row["samples_per_s"], ""),
-             f"{row['speedup']:,.3g}", format_fraction(row["efficiency"]), clean(row["bound"]), _fits(row["fits"]))
+            (f"{row['gpus']:,}", format_quantity(row["step_s"], "s"), _grouped(row["samples_per_s"]),
+             _grouped(row["speedup"]), format_fraction(row["efficiency"]), clean(row["bound"]), _fits(row["fits"]))
             for row in curve["rows"]
         )  # fmt: skip
         origins = ", ".join(dict.fromkeys(clean(rates[key]["origin"]) for key in ("flop_per_s", "dram_bytes_per_s")))
@@ -99,6 +99,10 @@ def _scale(doc: Record) -> Iterator[Table]:
         remarks = (f"A model of {clean(rates['device'])}'s figures ({origins}), {clean(rates['dtype'])}. {ends}",)
         columns = columns_of(">GPUs", ">step", ">samples/s", ">speed-up", ">efficiency", "held by", "fits")
         yield Table("scale", f"Over {clean(curve['fabric']['name'])}", columns, rows, remarks)
+
+
+def _grouped(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _fits(fits: bool | None) -> str:
@@ -170,11 +174,15 @@ def _rate(rate: Record) -> str:
 
 
 def _usd(usd: Record | None) -> str:
+    """ "$16,800 ($15,000 to $19,300)", the ends only where they differ in what is shown."""
     if not usd or usd.get("value") is None:
         return "no price"
-    if usd["low"] == usd["high"]:
-        return f"${usd['value']:,.3g}"
-    return " ".join((f"${usd['value']:,.3g}", f"(${usd['low']:,.3g} to ${usd['high']:,.3g})"))
+    value, low, high = (_money(usd[key]) for key in ("value", "low", "high"))
+    return value if low == high else f"{value} ({low} to {high})"
+
+
+def _money(usd: float) -> str:
+    return f"${usd:,.0f}" if usd >= 1000 else f"${usd:.3g}"
 
 
 def _precision(doc: Record) -> Iterator[Table]:
