@@ -16,6 +16,7 @@ from .fleet_nodes import DeviceOfFleet, devices_of, racks_guessed
 from .fleet_reading import find_files, read_fleet
 from .fleet_records import Fleet, Rules
 
+HEAVY = 1 / 15  # 1 / degrees of freedom, from where it is worth a word
 MARGIN = 0.03  # boost clocks of healthy GPUs of one kind lie within a few percent
 
 
@@ -51,8 +52,8 @@ def fleet(
     judged = judge(devices, rules)
     found = Fleet(
         str(folder), read.files, len({device.node for device in devices}), read.faults, rules, judged.tests,
-        judged.ceilings, judged.slow, judged.fast, judged.groups, judged.members, judged.group_tests, judged.rows,
-        tuple(_notes(devices, judged)),
+        judged.ceilings, judged.slow, judged.fast, judged.groups, judged.members, judged.group_tests, judged.tails,
+        judged.rows, tuple(_notes(devices, judged)),
     )  # fmt: skip
     return found if thresholds is None else replace(found, acceptance=thresholds.check(found, devices))
 
@@ -80,6 +81,12 @@ def _notes(devices: Sequence[DeviceOfFleet], judged: Judged) -> Iterator[str]:
             "One node: its figures stand here, but neither what is typical nor who is slow can be judged. Give the "
             "files of other nodes, or absolute thresholds (--accept)."
         )
+    for model, heavy in judged.tails.items():
+        if heavy >= HEAVY:
+            yield (
+                f"{model}: the fast side has heavier tails than a normal law (as Student's t with {1 / heavy:.0f} "
+                "degrees of freedom), so it takes a larger distance to be named."
+            )
     alone = {model for model, many in Counter(device.model for device in devices).items() if many == 1}
     if alone and len(nodes) > 1:
         yield f"Only one device of its kind, so it is set against nothing: {_some(sorted(alone))}."

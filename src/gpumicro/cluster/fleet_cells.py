@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from ..collectives.huber import MAD_TO_SD
 from ..collectives.pairs import LEAST_SPREAD
-from ..stats import FloatArray, mad, median, median_location
+from ..stats import FloatArray, mad, median, median_location, normal_quantile, t_quantile
 
 LEAST_DEVICES = 8  # fewer have no majority that a spread could be told from
 MAD_EFFICIENCY = 0.37  # of the MAD against the standard deviation, for normal values: so many of n - 1 degrees are left
+LEAST_FOR_TAIL = 100  # values; fewer do not show their 97.5% quantile
 _STEPS = 400  # of the continued fraction; the largest fleets need some 40
 
 
@@ -42,21 +44,52 @@ def locate(logs: FloatArray) -> Located:
                    n >= LEAST_DEVICES)  # fmt: skip
 
 
-def distances(logs: FloatArray, halves: FloatArray, where: Located) -> tuple[FloatArray, FloatArray]:
-    """(z, two-sided p) of each value; p is 1 where there are too few to test.
+def distances(logs: FloatArray, halves: FloatArray, where: Located) -> FloatArray:
+    """z of each value: its distance from the centre in robust standard deviations.
 
     `halves`: half-width of each value's own 95% interval, 0 where there is none. A value that is less sure than the
-    typical one of its fleet has the rest of its variance added to the spread. The scale is itself an estimate from n
-    values, so z is set against Student's t with 0.37 (n - 1) degrees of freedom: the MAD is worth that part of a
-    standard deviation (Rousseeuw and Croux 1993). On normal values it errs to the safe side for every n from 8 on.
+    typical one of its fleet has the rest of its variance added to the spread.
     """
     own = halves / 1.96
-    typical = median(own)
-    scale = np.sqrt(where.spread**2 + np.maximum(0.0, own**2 - typical**2))
-    z = (logs - where.centre) / scale
+    scale = np.sqrt(where.spread**2 + np.maximum(0.0, own**2 - median(own) ** 2))
+    z: FloatArray = (logs - where.centre) / scale
+    return z
+
+
+def heaviness(z: FloatArray) -> float:
+    """1 / degrees of freedom of the Student's t whose tail is as heavy as that of healthy devices; 0 is normal.
+
+    Told from the fast side alone, all ceilings of a model together: the 97.5% quantile over the 75% quantile. Nobody is
+    fast by a fault, so that slow devices do not pass for a heavy tail; the healthy spread is taken to be symmetric.
+    """
+    if len(z) < LEAST_FOR_TAIL:
+        return 0.0
+    near, far = np.quantile(z, (0.75, 0.975))
+    return float(np.interp(far / near, *_tail_table())) if near > 0 else 0.0
+
+
+@lru_cache(maxsize=1)
+def _tail_table() -> tuple[list[float], list[float]]:
+    """Quantile ratios of Student's t, ascending, and 1 / degrees of freedom; the normal law's first."""
+    freedoms = (200, 100, 50, 30, 20, 15, 12, 10, 8, 7, 6, 5, 4, 3, 2)
+    ratios = [t_quantile(0.975, freedom) / t_quantile(0.75, freedom) for freedom in freedoms]
+    return [normal_quantile(0.975) / normal_quantile(0.75), *ratios], [0.0, *(1 / freedom for freedom in freedoms)]
+
+
+def p_values(z: FloatArray, where: Located, heavy: float) -> FloatArray:
+    """Two-sided p of each z; 1 where there are too few to test.
+
+    The scale is itself an estimate from n values, so z is set against Student's t with 0.37 (n - 1) degrees of freedom:
+    the MAD is worth that part of a standard deviation (Rousseeuw and Croux 1993). On normal values it errs to the safe
+    side for every n from 8 on. What `heaviness` saw beyond that is the fleet's own: it adds to 1 / degrees, and z is
+    stretched to the quartiles of that law, to which the MAD is fitted.
+    """
     if not where.tested:
-        return z, np.ones(len(logs))
-    return z, student_tails(z, MAD_EFFICIENCY * (where.n - 1))
+        return np.ones(len(z))
+    few = 1 / (MAD_EFFICIENCY * (where.n - 1))
+    own = max(0.0, heavy - few)
+    quartile = t_quantile(0.75, max(1, round(1 / own))) if own > 1 / 200 else normal_quantile(0.75)
+    return student_tails(z * (quartile / normal_quantile(0.75)), 1 / (few + own))
 
 
 def student_tails(t: FloatArray, freedom: float) -> FloatArray:

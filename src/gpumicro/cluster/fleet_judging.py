@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import ratios
 from ..stats import FloatArray, median
-from .fleet_cells import LEAST_DEVICES, Located, distances, locate
+from .fleet_cells import LEAST_DEVICES, Located, distances, heaviness, locate, p_values
 from .fleet_files import State
 from .fleet_groups import Compared, codes_of, compare_groups, group_medians, interval_of
 from .fleet_hints import hints_of, usual_failures
@@ -34,6 +34,7 @@ class Judged:
     members: Mapping[str, Mapping[str, int]]
     group_tests: int
     rows: tuple[DeviceRow, ...]
+    tails: Mapping[str, float]  # model -> 1 / degrees of freedom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +54,9 @@ class _Column:
 
 def judge(devices: Sequence[DeviceOfFleet], rules: Rules) -> Judged:
     """All of it; see `fleet`."""
-    columns = [_column(devices, model, name, places) for (model, name), places in _columns(devices).items()]
+    found_columns = [_column(devices, model, name, places) for (model, name), places in _columns(devices).items()]
+    tails = _tails(found_columns)
+    columns = [replace(column, p=p_values(column.z, column.where, tails[column.model])) for column in found_columns]
     tested = [column for column in columns if column.where.tested]
     adjusted = ratios.benjamini_hochberg([p for column in tested for p in column.p.tolist()])
     found = _departures(tested, devices, adjusted)
@@ -63,7 +66,7 @@ def judge(devices: Sequence[DeviceOfFleet], rules: Rules) -> Judged:
     return Judged(
         len(adjusted), tuple(_ceiling(c, devices, found, rules) for c in columns),
         _explained(slow, devices, groups), fast, groups, _members(devices), group_tests,
-        tuple(_rows(columns, devices)),
+        tuple(_rows(columns, devices)), tails,
     )  # fmt: skip
 
 
@@ -85,8 +88,17 @@ def _column(devices: Sequence[DeviceOfFleet], model: str, name: str, places: lis
     logs = np.log([reading.value for reading in readings])
     halves = np.array([_half(reading.ci95) for reading in readings])
     where = locate(logs)
-    z, p = distances(logs, halves, where)
-    return _Column(model, name, readings[0].unit, tuple(places), logs, halves, where, z, p)
+    z = distances(logs, halves, where)
+    return _Column(model, name, readings[0].unit, tuple(places), logs, halves, where, z, np.ones(len(z)))
+
+
+def _tails(columns: Sequence[_Column]) -> dict[str, float]:
+    """How heavy the tails of each model are, over its ceilings whose spread is a real one."""
+    found: dict[str, float] = {}
+    for model in dict.fromkeys(column.model for column in columns):
+        z = [c.z for c in columns if c.model == model and c.where.tested and not c.where.floored]
+        found[model] = heaviness(np.concatenate(z)) if z else 0.0
+    return found
 
 
 def _half(ci95: tuple[float, float] | None) -> float:

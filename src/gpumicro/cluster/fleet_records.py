@@ -140,6 +140,7 @@ class Fleet:
     groups: tuple[Group, ...]  # those out of line
     members: Mapping[str, Mapping[str, int]]  # factor -> group -> nodes
     group_tests: int
+    tails: Mapping[str, float]  # model -> 1 / degrees of freedom of its healthy spread; 0: normal
     devices: tuple[DeviceRow, ...]
     notes: tuple[str, ...]
     acceptance: Acceptance | None = None
