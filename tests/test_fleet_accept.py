@@ -8,7 +8,7 @@ import pytest
 from fleet_files import healthy, node_file, write_fleet
 
 from gpumicro import fleet
-from gpumicro.cluster.fleet_accept import read_thresholds
+from gpumicro.cluster.fleet_accept import FLEET_KEYS, NODE_KEYS, read_thresholds
 from gpumicro.cluster.fleet_records import Acceptance
 from gpumicro.errors import SchemaError
 
@@ -142,3 +142,13 @@ def test_a_wrong_file_is_named_with_the_place(tmp_path: Path, text: str, words: 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="no such file"):
         read_thresholds(tmp_path / "none.toml")
+
+
+def test_the_format_in_the_documentation_is_the_one_that_is_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "fleet.md").read_text()
+    path = tmp_path / "accept.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    found = read_thresholds(path)
+    assert set(found.fleet) == set(FLEET_KEYS)
+    assert set(found.node) == set(NODE_KEYS)
+    assert len(found.rules) == 1
