@@ -61,6 +61,23 @@ def test_a_slow_rack_is_a_group_and_its_nodes_say_so(tmp_path: Path) -> None:
     assert all(outlier.shared == ("rack r03",) for outlier in found.slow)
 
 
+def test_a_slow_rack_makes_no_room_for_false_names(tmp_path: Path) -> None:
+    false = named = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        nodes = {
+            f"r{rack:02d}-n{i:02d}": noisy(rng, slow=dict.fromkeys(range(8), 0.9) if rack == 3 else None)
+            for rack in range(10)
+            for i in range(10)
+        }
+        found = fleet(write_fleet(tmp_path / str(seed), nodes), margin=1e-9)
+        every = {outlier.node for outlier in (*found.slow, *found.fast)}
+        named += len(every)
+        false += sum(not node.startswith("r03") for node in every)
+    assert named - false == 40
+    assert false <= 0.1 * named
+
+
 def test_an_old_driver_shows_as_a_group_where_its_nodes_are_slow(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     nodes = {f"a{i}": node_file(noisy(rng), driver="580.95") for i in range(20)}

@@ -59,7 +59,8 @@ def judge(devices: Sequence[DeviceOfFleet], rules: Rules) -> Judged:
     columns = [replace(column, p=p_values(column.z, column.where, tails[column.model])) for column in found_columns]
     tested = [column for column in columns if column.where.tested]
     adjusted = ratios.benjamini_hochberg([p for column in tested for p in column.p.tolist()])
-    found = _departures(tested, devices, adjusted)
+    out = _out_of_line(tested, rules.fdr)
+    found = {place: each for place, each in _departures(tested, devices, adjusted).items() if place in out}
     slow = _outliers(devices, found, lambda d: d.p_adjusted <= rules.fdr and d.ratio < 1 - rules.margin)
     fast = _outliers(devices, found, lambda d: d.p_adjusted <= rules.fdr and d.ratio > 1 + rules.margin)
     groups, group_tests = _groups(columns, devices, rules)
@@ -126,6 +127,18 @@ def _ceiling(
 
 
 # -- outliers ----------------------------------------------------------------------------------------------------------
+
+
+def _out_of_line(columns: Sequence[_Column], fdr: float) -> set[int]:
+    """Devices that are out of line in whatever ceiling: Simes' p of each (Biometrika 73, 1986), and Benjamini and
+    Hochberg's procedure over devices. A slow rack with all its ceilings would else buy room for false names."""
+    held: dict[int, list[float]] = {}
+    for column in columns:
+        for place, p in zip(column.places, column.p.tolist(), strict=True):
+            held.setdefault(place, []).append(p)
+    simes = [min(len(every) * p / k for k, p in enumerate(sorted(every), 1)) for every in held.values()]
+    adjusted = ratios.benjamini_hochberg(simes)
+    return {place for place, q in zip(held, adjusted, strict=True) if q <= fdr}
 
 
 def _departures(
