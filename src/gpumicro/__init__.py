@@ -45,6 +45,8 @@ _PUBLIC = {
     "launch_plan": "cluster.launch",
     "launch_text": "cluster.launch",
     "memory_advice": "cluster.memory",
+    "fleet": "cluster.fleet",
+    "cluster_overview": "cluster.overview",
     "CudaError": "errors",
     "GpumicroError": "errors",
 }
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from .cluster.precision import precision
     from .cluster.scale import scale
     from .cluster.storage import measure_storage
+    from .cluster.fleet import fleet
+    from .cluster.overview import cluster_overview
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError

@@ -27,6 +27,8 @@ COMMANDS = (
     "monitor",
     "scale",
     "cost",
+    "fleet",
+    "cluster",
     "launch",
     "info",
     "list",

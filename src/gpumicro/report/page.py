@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
-from typing import Any
 
-from ..units import UNITS, parse, shown_unit
+from ..units import shown_unit
 from . import busbw, network, plot
 from .gap import gaps
+from .markup import bullet_list as _list
+from .markup import figure as _figure
+from .markup import resource as _resource
+from .markup import script_json as _script_json
+from .markup import section as _section
+from .markup import table_html as _table
 from .stragglers import is_pairs
 from .tables import (
     Column,
@@ -67,15 +70,6 @@ def to_bytes(doc: Doc) -> bytes:
     return to_html(doc).encode("utf-8", "replace")
 
 
-def _resource(name: str) -> str:
-    return (files("gpumicro") / "report" / name).read_text("utf-8")
-
-
-def _script_json(value: Any) -> str:
-    """JSON that cannot end a script element."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _body(doc: Doc) -> Iterator[str]:
     for line in warnings(doc):
         yield f'<p class="alarm">{_E(line)}</p>'
@@ -110,64 +104,6 @@ def _collectives(doc: Doc) -> Iterator[str]:
         if is_pairs(doc):
             return
         yield '<p class="dim">Points: measured; lines: fitted, a line a regime; dashed: spec rate of the link.</p>'
-
-
-def _section(title: str, lines: list[str]) -> Iterator[str]:
-    if lines:
-        yield f"<h2>{_E(title)}</h2>{_list(lines)}"
-
-
-def _list(lines: list[str] | tuple[str, ...]) -> str:
-    def item(line: str) -> str:
-        alarm = ' class="alarm"' if line.startswith("FAILED") else ""
-        return f"<li{alarm}>{_E(line)}</li>"
-
-    return f"<ul>{''.join(map(item, lines))}</ul>" if lines else ""
-
-
-def _figure(figure: Any, name: str, description: str) -> str:
-    svg = plot.save_svg(figure, salt=name).decode()
-    svg = svg[svg.index("<svg") :]
-    # the page scales the picture; ids of glyphs and clips are local to a picture, of points and roofs to the page
-    svg = re.sub(
-        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
-    )
-    svg = re.sub(r'id="(?!point-|ceiling-|spec-|work-)', f'id="{name}-', svg)
-    svg = re.sub(r'(xlink:href="#|url\(#)', rf"\1{name}-", svg)
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{_E(description)}"', 1)
-    return f"<figure>{svg}</figure>"
-
-
-def _table(table: Table, heading: bool = True) -> str:
-    title = f"<h2>{_E(table.title)}</h2>" if heading else ""
-    head = "".join(
-        f'<th scope="col"{" class=number" if c.right else ""}><button type="button">{_E(c.name)}</button></th>'
-        for c in table.columns
-    )
-    rows = "".join(
-        "<tr>" + "".join(_cell(table, i, text) for i, text in enumerate(row)) + "</tr>" for row in table.rows
-    )
-    inner = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-    return f'{title}<div class="wide"><table>{inner}</table></div>{_list(table.remarks)}'
-
-
-def _cell(table: Table, index: int, text: str) -> str:
-    column = table.columns[index]
-    kind = "number" if column.right else "flags" if "flags" in column.name and text else ""
-    value = _sort_value(text) if column.right else None
-    return (
-        f"<td{f' class={kind}' if kind else ''}{f' data-value={value!r}' if value is not None else ''}>{_E(text)}</td>"
-    )
-
-
-def _sort_value(text: str) -> float | None:
-    """The number that a formatted cell stands for, so that GB/s and TB/s sort rightly."""
-    first = text.partition(" to ")[0]
-    unit = next((u for u in UNITS if u and first.endswith(u)), "")
-    try:
-        return parse(first.rstrip("%"), unit)
-    except ValueError:
-        return None
 
 
 def _gap_section(doc: Doc) -> Iterator[str]:

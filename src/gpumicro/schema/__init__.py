@@ -49,10 +49,23 @@ def validate(doc: Any, name: str = "result") -> None:
     for place, value in leaves(doc, ""):
         if isinstance(value, float) and not math.isfinite(value):
             raise SchemaError(f"{name}: {place} is {value}, which no result file may hold")
+    _check_rules(doc, name, ())
+
+
+def validate_parts(doc: Any, name: str, parts: tuple[str, ...]) -> None:
+    """`validate` for a reader in haste: the version and what stands under these top-level keys, which must be there.
+
+    Whether the numbers are finite is left to the reader, which sees each that it uses.
+    """
+    _check_version(doc, name)
+    _check_rules(doc, name, parts)
+
+
+def _check_rules(doc: Any, name: str, parts: tuple[str, ...]) -> None:
     import fastjsonschema
 
     try:
-        _validator()(doc)
+        _validator(parts)(doc)
     except fastjsonschema.JsonSchemaValueException as error:
         place = place_of(error.path[1:])
         rule = error.message.removeprefix(".".join(error.path)).removeprefix(error.name or "").strip()
@@ -118,10 +131,14 @@ def place_of(path: Sequence[str]) -> str:
     return "".join(f"[{part}]" if str(part).isdigit() else f".{part}" for part in path).lstrip(".")
 
 
-@lru_cache(maxsize=1)
-def _validator() -> Callable[[Any], Any]:
+@lru_cache(maxsize=8)
+def _validator(parts: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+    """Of the whole schema, or of some top-level keys alone."""
     import fastjsonschema
 
     schema = json.loads((files("gpumicro") / "schema" / "result-1.json").read_text("utf-8"))
+    if parts:
+        schema["properties"] = {key: schema["properties"][key] for key in parts}
+        schema["required"] = [key for key in schema["required"] if key in parts]
     compiled: Callable[[Any], Any] = fastjsonschema.compile(schema, use_default=False)
     return compiled
