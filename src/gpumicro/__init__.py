@@ -60,15 +60,15 @@ if TYPE_CHECKING:
     from .cluster.checkpoint import checkpoint_plan
     from .cluster.cost import cost_efficiency_score
     from .cluster.cost_report import cost_report
+    from .cluster.fleet import fleet
     from .cluster.launch import launch_plan, launch_text
     from .cluster.memory import memory_advice
     from .cluster.monitoring import monitor
+    from .cluster.overview import cluster_overview
     from .cluster.ownership import break_even
     from .cluster.precision import precision
     from .cluster.scale import scale
     from .cluster.storage import measure_storage
-    from .cluster.fleet import fleet
-    from .cluster.overview import cluster_overview
     from .comparison import Comparison, compare
     from .device import Device
     from .errors import CudaError, GpumicroError
