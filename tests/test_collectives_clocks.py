@@ -10,7 +10,7 @@ import pytest
 from fake_ranks import FakeRanks, World
 
 from gpumicro import result
-from gpumicro.collectives import job, session, settings
+from gpumicro.collectives import crew, job, settings
 from gpumicro.collectives.clocks import Clocks
 from gpumicro.collectives.sizes import Sweep
 
@@ -80,7 +80,7 @@ def test_skew_across_hosts_is_given_where_it_is_surer_than_the_clocks(
 
     def run(ranks: FakeRanks) -> Any:
         own: Any = Slow(ranks, [0, 1])
-        monkeypatch.setattr(session, "Clocks", lambda control: Clocks(control, f"host{control.rank}", trips=5))
+        monkeypatch.setattr(crew, "Clocks", lambda control: Clocks(control, f"host{control.rank}", trips=5))
         wished = settings.Settings(("all_reduce",), Sweep(64, 64), places=(False,), iters=2, max_time_s=0.01)
         return job.run(own, wished, job.Output(lambda _: None, "table", file))
 

@@ -99,7 +99,7 @@ def test_a_rank_that_is_killed_ends_the_others(tmp_path: Path) -> None:
         "import os, signal, sys, gpumicro.__main__ as m; import gpumicro.collectives.session as s\n"
         "check = s.Session._check_again\n"
         "def dying(self, number):\n"
-        "    if self.ranks.rank == 1 and self.loaded.case.size_bytes == 32: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if self.control.rank == 1 and self.case.size_bytes == 32: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return check(self, number)\n"
         "s.Session._check_again = dying\n"
         "sys.exit(m.main(['collectives', '-e', '64', '--place', 'out', '--iters', '2', *sys.argv[1:]]))"
