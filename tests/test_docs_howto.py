@@ -1,10 +1,11 @@
-"""The how-tos: every command line on them is one that the command takes, and those marked `runs` are run in order."""
+"""README and docs: every command line is one that the command takes; how-tos' lines marked `runs` are run in order."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -16,39 +17,53 @@ from gpumicro.cli import cli
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 HOW_TOS = ("accept-a-node", "why-slower", "cloud-a-or-b", "is-my-kernel-good")
+PAGES = ("README", *sorted(page.stem for page in DOCS.glob("*.md")))
+LAUNCHERS = ("mpirun", "srun", "torchrun")
 FILE = re.compile(r"<!-- file: ([\w.]+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 BLOCK = re.compile(r"(?:(<!-- runs -->)\n\n)?((?:^ {4}.+\n)+)", re.MULTILINE)
 
 
+def page(name: str) -> Path:
+    return ROOT / "README.md" if name == "README" else DOCS / f"{name}.md"
+
+
 def lines(name: str) -> list[tuple[bool, str]]:
     """Each command line of a page, and whether it is marked to run."""
-    text = FILE.sub("", (DOCS / f"{name}.md").read_text(encoding="utf-8"))
+    text = FILE.sub("", page(name).read_text(encoding="utf-8"))
     return [(bool(mark), line.strip()) for mark, block in BLOCK.findall(text) for line in block.splitlines()]
 
 
 def words_of(line: str) -> list[str]:
     """gpumicro's arguments of a command line, none where it is another program's."""
     words = shlex.split(line, comments=True)
-    for start in (["gpumicro"], ["python", "-m", "gpumicro"]):
-        for index in range(len(words)):
-            if words[index : index + len(start)] == start and (index == 0 or words[0] == "mpirun"):
-                return words[index + len(start) :]
-    return []
+    while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        del words[0]
+    if words[:1] == ["gpumicro"]:
+        return words[1:]
+    module = next((index for index, pair in enumerate(pairwise(words)) if pair == ("-m", "gpumicro")), None)
+    launched = module is not None and (words[0] in LAUNCHERS or (module == 1 and words[0] == "python"))
+    return words[module + 2 :] if module is not None and launched else []
 
 
-COMMAND_LINES = [(name, line) for name in HOW_TOS for _, line in lines(name) if words_of(line)]
+COMMAND_LINES = [
+    (name, part) for name in PAGES for _, line in lines(name) for part in line.split("&&") if words_of(part)
+]
 
 
 def test_the_pages_have_command_lines() -> None:
-    assert {name for name, _ in COMMAND_LINES} == set(HOW_TOS)
+    assert {name for name, _ in COMMAND_LINES} >= {"README", *HOW_TOS}
     assert words_of("mpirun -n 8 python -m gpumicro info  # x") == ["info"]
-    assert words_of("docker build .") == []
+    assert words_of("RANK=0 torchrun --nproc-per-node 2 -m gpumicro info") == ["info"]
+    assert words_of("docker build .") == words_of("python -m gpumicroscope") == []
 
 
-@pytest.mark.parametrize(("name", "line"), COMMAND_LINES, ids=lambda text: text[:60])
-def test_the_commands_options_exist(name: str, line: str) -> None:
-    del name
-    parses(cli, words_of(line))
+@pytest.mark.parametrize("name", sorted({name for name, _ in COMMAND_LINES}))
+def test_the_commands_options_exist(name: str) -> None:
+    for line in (line for page, line in COMMAND_LINES if page == name):
+        try:
+            parses(cli, words_of(line))
+        except click.ClickException as error:
+            pytest.fail(f"{line}: {error.format_message()}")
 
 
 def parses(group: click.Command, words: list[str]) -> None:
