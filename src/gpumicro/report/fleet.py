@@ -80,8 +80,8 @@ def legend(found: Doc) -> list[str]:
     return [
         f"slow, fast: more than {format_fraction(rules['margin'])} from the median of all devices of the model, and "
         f"out of line by robust z (median, 1.4826 MAD) after Benjamini and Hochberg over {found['tests']:,} tests "
-        f"(each device by each ceiling), and over the devices: at most {format_fraction(rules['fdr'])} of those named are "
-        "so by chance, on average, where healthy devices spread alike to both sides. Intervals are of 95%."
+        f"(each device by each ceiling), and over the devices: at most {format_fraction(rules['fdr'])} of those named "
+        "are so by chance, on average, where healthy devices spread alike to both sides. Intervals are of 95%."
     ]
 
 
