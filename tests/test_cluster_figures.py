@@ -38,6 +38,14 @@ def test_the_figures_of_a_roofline_name_their_measurement_and_their_interval() -
     assert found.failed_verdicts == ("outputs: stream.copy gave a wrong output",)
 
 
+def test_a_ceiling_that_could_not_be_told_from_overhead_is_no_figure() -> None:
+    doc = dict(result.read(CPU))
+    doc["ceilings"] = [c | {"achieved": None} if c["level"] == "dram" else c for c in doc["ceilings"]]
+    (device,) = figures_of(doc, "r.json").devices
+    assert device.dram is None
+    assert device.peak
+
+
 def test_the_fastest_gemm_of_a_dtype_counts_whether_or_not_it_came_first() -> None:
     slow, fast = gemm("float32", 2e-3), gemm("float32", 1e-3)
     for records in ((slow, fast), (fast, slow)):
