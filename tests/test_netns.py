@@ -27,7 +27,7 @@ from gpumicro.report.console import render_text
 FOLDER = Path(__file__).parent / "netns"
 LIMIT_S = 90
 MOST = 4  # hosts
-TRIES = 3
+TRIES = 5
 NEAR = 0.10  # of what was set
 # no shared memory, eager messages only, one algorithm: the formula is then known
 MPICH = {
@@ -147,7 +147,7 @@ def collectives(link: Link, hosts: int, *arguments: str) -> subprocess.Completed
 def test_alpha_and_beta_come_back_as_they_were_set(
     link: Link, tmp_path: Path, hosts: int, name: str, formula: str
 ) -> None:
-    """Up to three tries: other work on the machine only ever adds to a time."""
+    """Up to five tries: other work on the machine only ever adds to a time."""
     for _ in range(TRIES):
         found = measured(link, tmp_path / "r.json", hosts, name, formula)
         if found == pytest.approx((link.delay_s, link.bytes_per_s), rel=NEAR):
