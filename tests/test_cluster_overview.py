@@ -66,10 +66,16 @@ def storage(share: float = 0.5) -> dict[str, Any]:
 
 def monitor() -> dict[str, Any]:
     doc = node_file() | {"ceilings": [], "measurements": []}
-    metric = {"title": "GPU", "unit": "", "p5": 0.1, "p50": 0.5, "p95": 0.9, "max": 1.0, "average": 0.5}
+    metric = {"title": "GPU", "unit": "", "p5": 0.1, "p50": 0.5, "p95": 0.9, "min": 0.0, "max": 1.0, "average": 0.5,
+              "n": 2}  # fmt: skip
+    watched = {"energy_j": None, "series": {"t_s": []}}
+    gpu = {"index": 0, "uuid": "GPU-0", "name": "GPU", "facts": {}, "held_back": {}, "flags": []}
+    command = {"argv": ["train"], "exit_code": 0, "user_s": 1.0, "system_s": 0.1, "most_memory_bytes": 1 << 20}
     doc["monitor"] = {
-        "duration_s": 2.0, "command": {"argv": ["train"]}, "host": {"metrics": {"cpu": metric, "x": None}},
-        "gpus": [{"metrics": {"utilization": metric}}],
+        "begin_unix_s": 1.7e9, "duration_s": 2.0, "samples": 2, "command": command,
+        "cost": {"sample_s": 1e-3, "cpu_s": 1e-3, "cpu_fraction": 1e-3},
+        "host": {"metrics": {"cpu": metric, "x": None}, **watched},
+        "gpus": [{"metrics": {"utilization": metric}, **watched, **gpu}],
         "verdicts": [{"subject": "GPU 0", "verdict": "input-bound", "reason": "waits"}],
     }  # fmt: skip
     return doc

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpumicro import kernels
-from gpumicro.backends.cuda import device_of
+from gpumicro.backends.gpu_backend import device_of
 from gpumicro.device import Device
 from gpumicro.spec import Execution, KernelSpec, Problem
 
