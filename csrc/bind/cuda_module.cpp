@@ -3,7 +3,9 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "bind/cuda_errors.hpp"
 #include "bind/cuda_launches.hpp"
@@ -117,14 +119,23 @@ void register_buffer(py::module_& m) {
                 live(self, info).upload(info.ptr, static_cast<std::size_t>(info.size * info.itemsize), offset_bytes);
             },
             "array"_a, "offset_bytes"_a = 0)
-        .def("download",
-             [](const Buffer& self) {
-                 Bytes bytes(static_cast<py::ssize_t>(self.size_bytes()));
-                 std::uint8_t* const to = bytes.mutable_data();
-                 py::gil_scoped_release released;
-                 self.download(to, self.size_bytes());
-                 return bytes;
-             })
+        .def(
+            "download",
+            [](const Buffer& self, std::size_t offset_bytes, std::optional<std::size_t> size_bytes) {
+                const std::size_t rest = self.size_bytes() - std::min(self.size_bytes(), offset_bytes);
+                const std::size_t size = size_bytes.value_or(rest);
+                if (offset_bytes > self.size_bytes() || size > rest)
+                    throw py::value_error(std::to_string(size) + " bytes at offset " + std::to_string(offset_bytes) +
+                                          " are not in a buffer of " + std::to_string(self.size_bytes()));
+                Bytes bytes(static_cast<py::ssize_t>(size));
+                std::uint8_t* const to = bytes.mutable_data();
+                {
+                    py::gil_scoped_release released;
+                    self.download(to, size, offset_bytes);
+                }
+                return bytes;
+            },
+            "offset_bytes"_a = 0, "size_bytes"_a = py::none())
         .def("fill", &Buffer::fill, "byte"_a, Released())
         .def("close", &Buffer::release, Released());
 }

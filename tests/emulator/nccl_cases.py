@@ -269,3 +269,15 @@ def test_closed_ones_say_so(cuda: Any, library: Any) -> None:
     assert two.aborted is False
     with pytest.raises(NcclError, match="have been closed"):
         work.run()
+
+
+def test_a_part_of_a_buffer_comes_back(cuda: Any) -> None:
+    buffer = cuda.Buffer(0, 100)
+    buffer.upload(np.arange(100, dtype=np.uint8))
+    np.testing.assert_array_equal(buffer.download(), np.arange(100))
+    np.testing.assert_array_equal(buffer.download(90), np.arange(90, 100))
+    np.testing.assert_array_equal(buffer.download(10, 5), np.arange(10, 15))
+    assert buffer.download(100).size == 0
+    for offset, size in ((101, None), (0, 101), (99, 2)):
+        with pytest.raises(ValueError, match="are not in a buffer of 100"):
+            buffer.download(offset, size)

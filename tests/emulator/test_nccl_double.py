@@ -19,7 +19,7 @@ print(cuda_native.load().nccl.Nccl(libraries.find("nccl").path).unique_id().hex(
 KILLED = -9
 
 
-@pytest.mark.parametrize(("file", "least"), [("nccl_cases.py", 121), ("nccl_fault_cases.py", 22)])
+@pytest.mark.parametrize(("file", "least"), [("nccl_cases.py", 122), ("nccl_fault_cases.py", 22)])
 def test_cases(emulated_nccl: Emulated, file: str, least: int) -> None:
     done = emulated_nccl.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / file))
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
