@@ -57,10 +57,21 @@ def storage(share: float = 0.5) -> dict[str, Any]:
     doc = node_file()
     rate = share * 800
     supply = {"name": "loader", "what": "a file each", "samples_per_s": rate, "judged_samples_per_s": rate}
-    part = {"name": "read", "block_bytes": 4096, "depth": 1, "bytes_per_s": 1e9}
+    part = {
+        "name": "read",
+        "mode": "read",
+        "use": "",
+        "block_bytes": 4096,
+        "depth": 1,
+        "bytes_per_s": 1e9,
+        "measurement": "",
+    }
+    place = {"directory": "/data", "file_system": "ext4", "free_bytes": 1 << 40, "size_bytes": 1 << 41, "disks": [],
+             "cufile": None}  # fmt: skip
+    need = {"gpus": 8, "samples_per_s": 100.0, "sample_bytes": 1e5, "bytes_per_s": 8e7, "origin": "given", "source": ""}
     doc |= {"ceilings": [], "measurements": [], "verdicts": [{"name": "feeds", "passed": share >= 1, "text": "so-so"}]}
-    doc["storage"] = {"place": {"directory": "/data"}, "parts": [part], "supplies": [supply], "sample_bytes": 1e5,
-                      "need": {"gpus": 8, "samples_per_s": 100.0}}  # fmt: skip
+    doc["storage"] = {"place": place, "direct": True, "fio": "fio-3.33", "parts": [part], "loader": None,
+                      "supplies": [supply], "sample_bytes": 1e5, "need": need}  # fmt: skip
     return doc
 
 
