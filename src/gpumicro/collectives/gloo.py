@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from ..errors import BackendUnavailable, MeetingError
@@ -71,8 +72,8 @@ class GlooRanks:
 
 def _import_torch() -> tuple[Any, Any]:
     try:
-        import torch
-        import torch.distributed as dist
+        torch: Any = import_module("torch")
+        dist: Any = import_module("torch.distributed")
     except (ImportError, OSError) as error:  # OSError: a library of it does not load
         raise BackendUnavailable(f"torch cannot be imported ({error})", "Install torch") from None
     if not dist.is_available() or not dist.is_gloo_available():
