@@ -61,6 +61,10 @@ def test_spot_and_owning(tmp_path: Path) -> None:
     doc = json.loads(out.read_text(encoding="utf-8"))
     assert doc["spot"][0]["verdict"] == "spot"
     assert doc["checkpoints"]["mtbi_s"] == 40 * 3600
+    over = doc["checkpoints"]["best_s_over_ranges"]
+    assert over["low"] < doc["checkpoints"]["best_s"] < over["high"]
+    assert over["high"] / over["low"] == pytest.approx(3**0.5, rel=0.02)  # Young: the root of the range of 3
+    assert "for the middle of each range" in flat(done.output)
     assert doc["break_even"][0]["verdict"] == "own"
     assert "owning is cheaper" in flat(done.output)
 
@@ -105,6 +109,12 @@ def test_the_list_and_the_score() -> None:
         (["--gpu-hours", "0", "--latency", "1"], "gpu_hours must be above zero"),
         (["--instance", "p5.48xlarge", "--prices", "/nowhere.toml"], "/nowhere.toml: no such file"),
         (["/nowhere.json", "--price", "1"], "/nowhere.json: no such file"),
+        (["p5.48xlarge"], "no file but the name of an instance: --instance p5.48xlarge"),
+        (["--instance", "p5.48xlarge", "--steps", "5"], "--steps changes nothing without --step"),
+        (["--instance", "p5.48xlarge", "--efficiency", "0.4"], "--efficiency changes nothing without --params"),
+        (["--instance", "p5.48xlarge", "--restart", "1min"], "--restart changes nothing without --mtbi"),
+        (["--instance", "p5.48xlarge", "--gpus", "8"], "--gpus changes nothing without --price"),
+        (["--instance", "p5.48xlarge", "--kwh", "1"], "--kwh changes nothing without --capex"),
         (["--instance", "a3-highgpu-8g", "--capex", "1", "--opex", "1", "--lifetime", "1", "--machine-power", "1",
           "--pue", "1", "--kwh", "1", "--utilisation", "1"], "a break-even needs the cloud's price"),
     ],

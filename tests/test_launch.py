@@ -96,6 +96,8 @@ def test_torchrun_on_one_node_and_without_a_head() -> None:
         ({"name": "a b"}, "--name 'a b': at most 50 small letters"),
         ({"name": "x\n#SBATCH --uid=0"}, "--name"),
         ({"name": "a" * 51}, "--name"),
+        ({"name": "1job"}, "a letter first"),
+        ({"time_s": 366 * 86400}, "--time must be at most a year"),
         ({"image": "x\ny"}, "--image"),
         ({"image": "-x"}, "--image"),
         ({"partition": "gpu\n#SBATCH --uid=0"}, "--partition"),
@@ -117,7 +119,7 @@ def test_names_that_a_scheduler_cannot_have_are_refused(more: dict[str, Any], wh
 
 
 def test_a_file_that_every_node_would_write_needs_the_nodes_number() -> None:
-    for words in (("-o", "r.json"), ("--html=r.html",), ("--csv", "r.csv")):
+    for words in (("-o", "r.json"), ("--html=r.html",), ("--csv", "r.csv"), ("-or.json",)):
         with pytest.raises(UsageError, match=r"2 nodes would all write 'r\.\w+': put \{node\} into its name"):
             plan("roofline", *words)
     plan("roofline", "-o", "r-{node}.json")

@@ -34,7 +34,7 @@ H100: Any = {"spec": "h100-sxm5-80", "links": "nvlink4+ib-ndr"}
         ("params=0,seq=1", "params must be above 0"), ("params=-7e9,seq=1", "whole number"),
         ("params=1e9", "seq"), ("params=1e9,seq=0", "seq must be above 0"), ("parms=1,seq=1", "did you mean params"),
         ("params=1e9,seq=1,dtype=int8", "unknown dtype"), ("params=1e9,seq=1,batch=0", "batch must be above 0"),
-        ("params", "no key=value"), ("seq=1", "give params"), ("params=1e99,seq=1", "at most"),
+        ("params", "no key=value"), ("", "seq"), ("seq=1", "give params"), ("params=1e99,seq=1", "at most"),
         ("params=1e9,seq=1,hidden=100,heads=3,layers=2", "does not divide"),
         ("params=1e9,seq=1,recompute=some", "unknown recompute"), ("layers=0,hidden=8,vocab=8,seq=1", "above 0"),
     ],
@@ -98,7 +98,8 @@ def test_the_table_tells_spec_from_measured_and_answers_the_three_questions(tmp_
     told = run("--spec", "h100-sxm5-80", "--links", "nvlink4+ib-ndr,nvlink4+1xeth100", "--gpus", "1..64",
                "--measured", str(counts))  # fmt: skip
     assert "A model on spec figures: no step was run for it." in told
-    assert "Adding GPUs stops paying at 8" in told
+    assert "nvlink4+ib-ndr: More GPUs pay up to 64" in told[: told.index("Figures of")]  # the first screen
+    assert "nvlink4+1xeth100: Adding GPUs stops paying at 8" in told[: told.index("Figures of")]
     assert "is worth it against nvlink4+1xeth100 from 16 GPUs on" in told
     assert "A GPU has 80 GiB" in told
     assert "Laws fitted to" in told
@@ -110,6 +111,38 @@ def test_runs_alone_are_enough_for_the_laws(tmp_path: Path) -> None:
     told = run("--measured", str(counts), "-o", str(target))
     assert "The Amdahl law fits best" in told
     assert len(json.loads(target.read_text())["laws"]) == 3
+
+
+def test_what_comes_after_the_stop_is_said() -> None:
+    spec = ("--spec", "h100-sxm5-80", "--gpus", "1..256")
+    assert "It takes 128 to give more than 8 do" in run(*spec, "--links", "nvlink4+1xeth100", "--zero", "1")
+    assert "No greater count here gives more." in run(*spec, "--links", "nvlink4+1xeth10")
+    few = run(
+        *spec, "--links", "nvlink4+ib-ndr", "--model", "params=1e8,seq=4096,dtype=bf16,batch=8", "--utilization", "0.01"
+    )
+    assert "give no more throughput" in few
+
+
+def test_a_spec_link_between_measured_nodes_is_no_measured_figure(tmp_path: Path) -> None:
+    collective = tmp_path / "c.json"
+    result.write(collective, sweep_files.between(2))
+    told = run(CPU, str(collective), "--links", "measured+ib-ndr", "--model", "params=1e8,seq=128,dtype=fp32")
+    assert "A model on imported and measured and spec figures" in told
+
+
+def test_a_result_that_failed_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    verdict = {"name": "quiet machine", "passed": False, "text": "other processes ran"}
+    result.write(file, result.read(CPU) | {"verdicts": [verdict]})
+    told = run(str(file), "--links", "ib-ndr", "--model", "params=1e8,seq=128,dtype=fp32", "--gpus", "1,2")
+    assert f"{file.name} says itself that it failed: quiet machine: other processes ran" in told
+
+
+def test_a_sheets_name_in_a_files_place_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scale", "h100-sxm5-80"]) == 2
+    assert "no file but the name of a data sheet: --spec h100-sxm5-80" in capsys.readouterr().err
+    assert main(["scale", "nothing.json"]) == 2
+    assert "nothing.json: no such file" in capsys.readouterr().err
 
 
 def test_one_count_has_no_end_to_find() -> None:

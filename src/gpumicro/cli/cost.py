@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UsageError
+from ..errors import SchemaError, UsageError
 
 if TYPE_CHECKING:
     from ..cluster.figures import DocumentFigures
@@ -75,12 +75,30 @@ def command(results: tuple[str, ...], show_list: bool, output: str | None, **giv
     if score is not None and not (results or given["instances"]):
         click.echo(score)
         return 0
+    _needs(given)
     report = _report(results, given)
     if output is not None:
         write(output, report.to_json())
     if output != "-":
         _show(report, score)
     return 0
+
+
+# an option that alone says nothing -> those of which one must be there
+_NEEDS = {
+    "gpus": ("price",), "steps": ("step",), "efficiency": ("params", "flop"), "restart": ("mtbi", "checkpoint"),
+    "tokens": ("params", "scale"), "train_dtype": ("params", "flop"), "opex": ("capex",), "lifetime": ("capex",),
+    "machine_power": ("capex",), "idle_power": ("capex",), "kwh": ("capex",), "utilisation": ("capex",),
+}  # fmt: skip
+
+
+def _needs(given: dict[str, Any]) -> None:
+    """UsageError for an option that would change nothing: its user takes it for heeded."""
+    unset = {"gpus": 1, "steps": 1, "train_dtype": "bfloat16"}
+    for key, others in _NEEDS.items():
+        if given[key] != unset.get(key) and all(given[other] is None for other in others):
+            words = " or ".join(f"--{other}" for other in others)
+            raise UsageError(f"--{key.replace('_', '-')} changes nothing without {words}: give that too, or leave it")
 
 
 def _score(gpu_hours: float | None, latency: float | None) -> str | None:
@@ -94,17 +112,37 @@ def _score(gpu_hours: float | None, latency: float | None) -> str | None:
     return f"cost_efficiency_score: {score:.4g} per GPU hour and second (higher is better; compare the same work only)"
 
 
+def _figures(path: str) -> DocumentFigures:
+    """Of a result; an instance's name in a file's place is told from a file that is not there."""
+    import os
+
+    from ..cluster.figures import read_figures
+    from ..peaks.instances import find_instance
+
+    try:
+        return read_figures(path)
+    except SchemaError:
+        if path == "-" or os.path.lexists(path):
+            raise
+        try:
+            name = find_instance(path).name
+        except UsageError:
+            name = None
+        if name is None:
+            raise
+    raise UsageError(f"{path} is no file but the name of an instance: --instance {name}")
+
+
 def _report(results: tuple[str, ...], given: dict[str, Any]) -> Any:
     from datetime import datetime, timezone
 
     from ..cluster.cost_report import cost_report
     from ..cluster.cost_scaling import read_scaling
-    from ..cluster.figures import read_figures
     from ..cluster.prices import load_prices, offer_of
 
     today = datetime.now(timezone.utc).date()
     own = load_prices(given["prices"]) if given["prices"] else ()
-    documents = [read_figures(path) for path in results]
+    documents = [_figures(path) for path in results]
     offers = [offer_of(name, given["kind"], own, given["region"]) for name in given["instances"]]
     offers += _this_machine(given, documents, today)
     interruptions = _interruptions(given)

@@ -11,13 +11,14 @@ from typing import Any
 from .. import __version__
 from ..errors import UsageError
 from ..result import or_why
-from .checkpoint import CheckpointPlan, checkpoint_plan
+from .checkpoint import CheckpointPlan, best_interval, checkpoint_plan, overhead
 from .cost import MachineCost, RunCost, SpotCost, machine_cost, run_by_flop, run_by_steps, spot_cost
 from .cost_scaling import ScaledCost, ScaledStep, scaled_costs
 from .figures import DocumentFigures
+from .inputs import doubts
 from .ownership import BreakEven, Ownership, break_even
 from .prices import STALE_DAYS, Offer
-from .uncertain import Spread, Uncertain, exactly
+from .uncertain import Spread, Uncertain, exactly, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class CostReport:
     machines: tuple[MachineCost, ...]
     runs: tuple[RunCost, ...]
     plan: CheckpointPlan | None
+    plan_ranges: tuple[Spread, Spread] | None  # the best interval and its overhead, where an interruption is a range
     spots: tuple[tuple[Offer, SpotCost], ...]
     own: Ownership | None
     break_evens: tuple[tuple[MachineCost, BreakEven], ...]
@@ -62,7 +64,7 @@ class CostReport:
             "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "nodes": self.nodes,
             "machines": [_machine_json(machine, self.today) for machine in self.machines],
             "runs": [_run_json(run) for run in self.runs],
-            **or_why("checkpoints", _plan_json(self.plan), "no interruptions were given"),
+            **or_why("checkpoints", _plan_json(self.plan, self.plan_ranges), "no interruptions were given"),
             "spot": [_spot_json(offer, spot, self.today) for offer, spot in self.spots],
             "break_even": [_break_even_json(machine, found) for machine, found in self.break_evens],
             "by_gpus": [_scaled_json(cost) for cost in self.scaled], "notes": list(self.notes),
@@ -87,7 +89,8 @@ def cost_report(
     evens = tuple((m, break_even(own, m.offer.price.usd_per_hour)) for m in priced if m.offer.price) if own else ()
     notes = (*_price_notes([*offers, *spot_offers], today), *_figure_notes(machines, documents))
     scaled = scaled_costs(machines, scaling, tokens) if scaling else ()
-    return CostReport(today, nodes, machines, runs, plan, spots, own, evens, notes, scaled)
+    ranges = _plan_ranges(interruptions, nodes)
+    return CostReport(today, nodes, machines, runs, plan, ranges, spots, own, evens, notes, scaled)
 
 
 def _run(machine: MachineCost, run: Run, nodes: int) -> RunCost:
@@ -116,6 +119,21 @@ def _spot(
     return plan, spots
 
 
+def _plan_ranges(given: Interruptions | None, nodes: int) -> tuple[Spread, Spread] | None:
+    """The best interval and its overhead over the bounds; None where all is known."""
+    if given is None or (given.mtbi_s.known and given.checkpoint_s.known and given.restart_s.known):
+        return None
+    known = {"checkpoint": given.checkpoint_s, "interruptions": given.mtbi_s}
+
+    def interval(checkpoint: float, interruptions: float) -> float:
+        return best_interval(checkpoint, interruptions / nodes)
+
+    def lost(checkpoint: float, interruptions: float, restart: float) -> float:
+        return overhead(interval(checkpoint, interruptions), checkpoint, restart, interruptions / nodes)
+
+    return spread(interval, known), spread(lost, known | {"restart": given.restart_s})
+
+
 def _price_notes(offers: Sequence[Offer], today: date) -> list[str]:
     notes = []
     for offer in offers:
@@ -135,6 +153,7 @@ def _figure_notes(machines: Sequence[MachineCost], documents: Sequence[DocumentF
     sheets = dict.fromkeys(machine.origin_note for machine in machines if not machine.figures.file)
     notes = [f"{sheet}: no real work reaches these rates" for sheet in sheets]
     used = {machine.figures.file for machine in machines}
+    notes += doubts([document for document in documents if document.file in used])
     for document in documents:
         devices = ", ".join(device.name for device in document.devices)
         if document.unreal:
@@ -196,15 +215,19 @@ def _run_json(run: RunCost) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plan_json(plan: CheckpointPlan | None) -> dict[str, Any] | None:
+def _plan_json(plan: CheckpointPlan | None, ranges: tuple[Spread, Spread] | None) -> dict[str, Any] | None:
     if plan is None:
         return None
     never = "the work would never end"
+    over = {} if ranges is None else {
+        "best_s_over_ranges": spread_json(ranges[0], never), "overhead_best_over_ranges": spread_json(ranges[1], never)
+    }  # fmt: skip
     return {
         "nodes": plan.nodes, "mtbi_s": plan.mtbi_s, "checkpoint_s": plan.checkpoint_s, "restart_s": plan.restart_s,
         "young_s": plan.young_s, "daly_s": plan.daly_s, "best_s": plan.best_s,
         **_finite("overhead_young", plan.overhead_young, never),
         **_finite("overhead_daly", plan.overhead_daly, never), **_finite("overhead_best", plan.overhead_best, never),
+        **over,
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def cost_tables(report: CostReport) -> Iterator[Table]:
     if report.scaled:
         yield _scaled(report)
     if report.plan:
-        yield _checkpoints(report.plan)
+        yield _checkpoints(report.plan, report.plan_ranges)
     if report.spots:
         yield _spots(report)
     if report.break_evens:
@@ -157,9 +157,9 @@ def _scaled(report: CostReport) -> Table:
     return Table("by-gpus", "By number of GPUs", columns_of(*names), rows, tuple(remarks))
 
 
-def _checkpoints(plan: CheckpointPlan) -> Table:
+def _checkpoints(plan: CheckpointPlan, ranges: tuple[Spread, Spread] | None) -> Table:
     rows = tuple(
-        (name, long_time(interval), "never ends" if cost > 100 else format_fraction(cost), source)
+        (name, long_time(interval), _lost(cost), source)
         for name, interval, cost, source in (
             ("Young", plan.young_s, plan.overhead_young, "CACM 17(9), 1974: first order"),
             ("Daly", plan.daly_s, plan.overhead_daly, "FGCS 22(3), 2006: higher order"),
@@ -167,15 +167,25 @@ def _checkpoints(plan: CheckpointPlan) -> Table:
         )
     )
     what = (
-        f"an interruption of the job every {long_time(plan.mtbi_s)} ({plan.nodes} nodes), a checkpoint takes "
-        f"{long_time(plan.checkpoint_s)}, a restart {long_time(plan.restart_s)}"
+        f"an interruption of the job every {long_time(plan.mtbi_s)} ({plan.nodes} node{'s' * (plan.nodes != 1)}), a "
+        f"checkpoint takes {long_time(plan.checkpoint_s)}, a restart {long_time(plan.restart_s)}"
     )
     lost = "overhead: lost time over work, with checkpoints, repeated work and restarts; interruptions come at random"
     remarks = [what, lost]
+    if ranges:
+        best, most = ranges
+        remarks.append(
+            "these are for the middle of each range; over the ranges the best interval is "
+            f"{long_time(best.low)} to {long_time(best.high)} and its overhead {_lost(most.low)} to {_lost(most.high)}"
+        )
     if not plan.ends:
         remarks.append("the work gets nowhere: write checkpoints faster, or use fewer nodes in one job")
     columns = columns_of("checkpoint interval", ">work between", ">overhead", "source")
     return Table("checkpoints", "How often to write a checkpoint", columns, rows, tuple(remarks))
+
+
+def _lost(share: float) -> str:
+    return "never ends" if share > 100 else format_fraction(share)
 
 
 def _spots(report: CostReport) -> Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import UsageError
-from ..peaks import load_user
+from ..errors import SchemaError, UsageError
+from ..peaks import find_gpu, load_user
 from .fabric import GPUS_PER_NODE, Fabric
-from .figures import DeviceFigures, DocumentFigures, Figure, spec_figures
+from .figures import DeviceFigures, DocumentFigures, Figure, read_figures, spec_figures
 from .step import Rates
 from .training import KEPT
 
@@ -51,6 +52,34 @@ def pick_rates(
     notes = [] if source is not sheet or not measured else [f"No {key} GEMM was measured: the data sheet's is used."]
     memory = source.memory_bytes or (sheet.memory_bytes if sheet else None)
     return Rates(source.name, source.kind, key, source.gemm[key], dram, memory), notes
+
+
+def read_results(path: str) -> DocumentFigures:
+    """The figures of a result file. A data sheet's name in a file's place is told from a file that is not there."""
+    try:
+        return read_figures(path)
+    except SchemaError:
+        if path == "-" or os.path.lexists(path):
+            raise
+        sheet = _sheet_id(path)
+        if sheet is None:
+            raise
+    raise UsageError(f"{path} is no file but the name of a data sheet: --spec {sheet}")
+
+
+def doubts(documents: Sequence[DocumentFigures]) -> list[str]:
+    """A sentence for each document that itself says that its figures may be wrong."""
+    return [
+        f"{one.file} says itself that it failed: {'; '.join(one.failed_verdicts)}"
+        for one in documents if one.failed_verdicts
+    ]  # fmt: skip
+
+
+def _sheet_id(name: str) -> str | None:
+    try:
+        return find_gpu(name).id
+    except UsageError:
+        return None
 
 
 def _fastest(source: DeviceFigures) -> str:

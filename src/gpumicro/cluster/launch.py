@@ -25,6 +25,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,&|*-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH = re.compile(r"[^\x00-\x1f:,]+")
+LONGEST_S = 365 * 86400
 _LONGEST_NAME = 50  # leaves room for "-worker-99999" in a label's 63
 
 
@@ -90,6 +91,8 @@ def launch_plan(
     ):  # fmt: skip
         if count < least:
             raise UsageError(f"{what} must be at least {least}, not {count}")
+    if plan.time_s > LONGEST_S:
+        raise UsageError(f"--time must be at most a year, not {plan.time_s:.3g} s")
     if not 0 < plan.port < 65536:
         raise UsageError(f"--port must be between 1 and 65535, not {plan.port}")
     _names(plan)
@@ -118,8 +121,11 @@ def is_label(text: str) -> bool:
 
 
 def _names(plan: LaunchPlan) -> None:
-    if not is_label(plan.name) or len(plan.name) > _LONGEST_NAME:
-        raise UsageError(f"--name {plan.name!r}: at most {_LONGEST_NAME} small letters, digits and dashes within")
+    # a Service's name, which RFC 1035 rules, begins with a letter
+    if not is_label(plan.name) or plan.name[0].isdigit() or len(plan.name) > _LONGEST_NAME:
+        raise UsageError(
+            f"--name {plan.name!r}: at most {_LONGEST_NAME} small letters, digits and dashes within, a letter first"
+        )
     rules = (
         ("--image", plan.image, _IMAGE, "registry/name:tag, or a file without spaces"),
         ("--partition", plan.partition, _WORD, "a name of Slurm's"),
@@ -156,6 +162,7 @@ def _outputs(plan: LaunchPlan) -> None:
 
 def _options(command: Sequence[str]) -> list[tuple[str, str]]:
     found = [(word, following) for word, following in itertools.pairwise(command) if word in _WRITES]
+    found += [(word[:2], word[2:]) for word in command if word.startswith("-o") and len(word) > 2]
     return found + [(key, value) for key, sign, value in (word.partition("=") for word in command) if sign]
 
 

@@ -21,6 +21,7 @@ from ..stats import t_quantile
 FloatArray = npt.NDArray[np.float64]
 MOST_COUNTS = 10_000
 _STEPS = 200
+_NOTHING = 1e-12  # a parameter below is the rounding of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +65,23 @@ class Law:
     def peak(self) -> tuple[float, float] | None:
         """The count with the most throughput, and that; None where more GPUs always give more.
 
-        N* = sqrt((1 - s)/k): Gunther, "Guerrilla Capacity Planning" (2007), 4.4.
+        N* = sqrt((1 - s)/k): Gunther, "Guerrilla Capacity Planning" (2007), 4.4; one GPU where that is less than one,
+        and by all three laws where the serial part is 1 or more.
         """
+        serial = self.parameters[1].value
+        if serial >= 1:
+            return 1.0, self.throughput(1)
         if self.name != "universal" or self.value("coherency") <= 0:
             return None
-        best = math.sqrt((1 - self.value("contention")) / self.value("coherency"))
+        best = max(math.sqrt((1 - serial) / self.value("coherency")), 1.0)
         return best, self.throughput(best)
 
     @property
     def limit(self) -> float | None:
         """The speed-up that no count exceeds; None where there is no such limit."""
-        if self.name == "amdahl" and self.value("serial") > 0:
-            return 1 / self.value("serial")
-        return self.peak[1] / self.value("one GPU") if self.peak else None
+        if self.peak:
+            return self.peak[1] / self.value("one GPU")
+        return 1 / self.value("serial") if self.name == "amdahl" and self.value("serial") > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ _LAWS: Mapping[str, _Form] = {
 
 
 def fit_laws(counts: Counts) -> tuple[Law, ...]:
-    """The three laws by least squares, those that the runs suffice for; no parameter below 0. The least misfit first,
+    """The three laws by least squares; no parameter below 0. The least misfit first,
     the universal law after Amdahl's where its coherency may be 0: it is then the same law with one parameter more.
 
     Raises UsageError for fewer than three different counts: two parameters always pass through two runs.
@@ -119,7 +124,7 @@ def fit_laws(counts: Counts) -> tuple[Law, ...]:
         raise UsageError(
             f"{counts.source}: a law needs runs at 3 different GPU counts or more, not {len(set(counts.gpus))}"
         )
-    fits = [_fit(name, n, x) for name in _LAWS if len(x) > len(_LAWS[name].names) or name != "universal"]
+    fits = [_fit(name, n, x) for name in _LAWS]
     ranked = sorted(fits, key=lambda law: math.inf if law.misfit is None else law.misfit)
     if ranked[0].name == "universal" and not _resolved(ranked[0].parameters[-1]):
         ranked.append(ranked.pop(0))
@@ -137,7 +142,7 @@ def _fit(name: str, n: FloatArray, x: FloatArray) -> Law:
     while True:
         scale, values = _solve(form, n, x, values, free)
         # a parameter that is driven below 0 is 0, and the others are fitted without it
-        stuck = [i for i in free if values[i] <= 0]
+        stuck = [i for i in free if values[i] <= _NOTHING]
         if not stuck:
             break
         free = [i for i in free if i not in stuck]
@@ -252,6 +257,10 @@ def parse_counts(text: str, name: str) -> Counts:
     found: list[tuple[float, float]] = []
     for row in rows:
         line = rows.line_num
+        if row.get(None):
+            raise UsageError(
+                f"{name}, line {line}: more values than the first line has names; write 1234.5 for 1,234.5"
+            )
         if len(found) >= MOST_COUNTS:
             raise UsageError(f"{name}: more than {MOST_COUNTS} runs")
         plain = {str(key).strip(): value for key, value in row.items()}

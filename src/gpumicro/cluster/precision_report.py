@@ -44,7 +44,7 @@ def _row(row: Precision) -> tuple[str, ...]:
     return (
         row.dtype, quantity(rate.estimate, rate.unit, rate.ci95), interval(rate.estimate, rate.ci95, rate.unit),
         f"{clean(row.kernel)}, {size}", times, "" if row.step is None else f"{row.step:.3g}x",
-        "-" if row.error is None else "exact" if row.error == 0 and row.roundoff == 0 else f"{row.error:.0e}",
+        "-" if row.error is None else "exact" if row.error == 0 else f"{row.error:.0e}",
         f"{row.roundoff:.0e}" if row.roundoff else "exact", f"{row.operand_bytes} / {row.result_bytes}",
     )  # fmt: skip
 

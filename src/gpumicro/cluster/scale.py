@@ -10,9 +10,9 @@ from ..collectives.predictions import MOST_RANKS
 from ..errors import UsageError
 from ..units import parse_count
 from .fabric import Fabric, measured_fabric, parse_fabrics, unusable
-from .figures import DocumentFigures, read_figures
+from .figures import DocumentFigures
 from .footprint import ZERO_STAGES, Footprint, Split, check_split, footprint
-from .inputs import node_of, per_rank, pick_rates, reach
+from .inputs import doubts, node_of, per_rank, pick_rates, reach, read_results
 from .laws import Law, fit_laws, read_counts
 from .step import HOLDS, PARTS, Setting, Step, one_gpu, step_time
 from .training import DEFAULT, TrainingModel, checked, parse_model
@@ -111,13 +111,13 @@ def scale(
     all_reduce. spec: a GPU's data sheet for what they lack. links: `nvlink4+ib-ndr,nvlink4+eth100`, spec rates beside
     what was measured. measured: a CSV of real runs, to which the laws are fitted. Raises UsageError, SchemaError.
     """
-    wanted = checked(model) if isinstance(model, TrainingModel) else parse_model(model or DEFAULT)
+    wanted = checked(model) if isinstance(model, TrainingModel) else parse_model(DEFAULT if model is None else model)
     for name, value in (("--overlap", overlap), ("--utilization", utilization), ("--worth", worth)):
         if not 0 <= value <= 1 or (name == "--utilization" and not value):
             raise UsageError(f"{name} must be from 0 to 1, not {value:g}")
     if gpus_per_node is not None and not 1 <= gpus_per_node <= MOST_RANKS:
         raise UsageError(f"--gpus-per-node must be from 1 to {MOST_RANKS}, not {gpus_per_node}")
-    documents = [read_figures(one) if isinstance(one, str) else one for one in results]
+    documents = [read_results(one) if isinstance(one, str) else one for one in results]
     divided = split or Split()
     check_split(divided, wanted)
     sweeps = [sweep for one in documents for sweep in one.all_reduce]
@@ -137,7 +137,7 @@ def scale(
     counts = parse_gpus(gpus, divided.model_ways)
     curves = tuple(_curve(setting, fabric, counts, worth) for fabric in fabrics)
     laws = fit_laws(read_counts(measured)) if measured else ()
-    notes += reach(found, counts)
+    notes += [*reach(found, counts), *doubts(documents)]
     if sweeps and found is None:
         notes.append(f"No measured all_reduce could be used: {unusable(sweeps)}.")
     return Scaling(setting, curves, _stages(setting, counts), laws, measured or "", tuple(notes))

@@ -16,6 +16,7 @@ from .laws import Law, Parameter
 from .scale import REASONS, Curve, Row, Scaling, Stop
 
 LAW_NAMES = {"amdahl": "Amdahl", "gustafson": "Gustafson", "universal": "universal"}
+SAME = 0.005  # of the throughput: what is shown as three digits is then the same
 NOTICEABLE = 0.05  # of the throughput: below, two links are as good as one another for this model
 _CURVE = columns_of(
     ">GPUs", ">step", "/95% of the inputs", ">samples/s", ">speed-up", ">eff.", ">compute", ">memory", ">network",
@@ -24,7 +25,7 @@ _CURVE = columns_of(
 
 
 def headline(found: Scaling) -> tuple[str, ...]:
-    """What was asked, and what the answer is worth."""
+    """What was asked, where more GPUs stop paying by each link, and what the answer is worth."""
     model, split = found.setting.model, found.setting.split
     shape = f", {model.layers} layers of {model.hidden}" if model.layers and model.hidden else ""
     batch = (
@@ -34,9 +35,10 @@ def headline(found: Scaling) -> tuple[str, ...]:
     )
     ways = f"tensor {split.tensor}, pipeline {split.pipeline}, ZeRO {split.zero}"
     origins = {found.setting.rates.flop_per_s.origin, found.setting.rates.dram_bytes_per_s.origin}
-    origins |= {curve.fabric.inside.origin for curve in found.curves}
+    origins |= {hop.origin for curve in found.curves for hop in (curve.fabric.inside, curve.fabric.between) if hop}
     return (
-        f"{model.params:.4g} parameters{shape}, {model.seq} tokens a sample, {model.dtype}; {batch}; {ways}",
+        f"{model.params:.4g} parameters{shape}, {_many(model.seq, 'token')} a sample, {model.dtype}; {batch}; {ways}",
+        *(f"{clean(curve.fabric.name)}: {stop_text(curve.stop, curve.rows)}" for curve in found.curves),
         f"A model on {' and '.join(sorted(origins))} figures: no step was run for it.",
     )
 
@@ -136,8 +138,25 @@ def stop_text(stop: Stop | None, rows: tuple[Row, ...]) -> str:
         if len(rows) == 1:
             return "One count only: give --gpus 1..N to see where more GPUs stop paying."
         return f"More GPUs pay up to {format_count(last.gpus)}, at {fraction(last.efficiency)} efficiency."
-    times = f"{stop.beyond / stop.gpus:.3g} times as many give {stop.gain:.3g} times the throughput"
-    return f"Adding GPUs stops paying at {format_count(stop.gpus)}: {times}. What holds it: {REASONS[stop.reason]}."
+    gives = "no more throughput" if abs(stop.gain - 1) < SAME else f"{stop.gain:.3g} times the throughput"
+    times = f"{stop.beyond / stop.gpus:.3g} times as many give {gives}"
+    said = f"Adding GPUs stops paying at {format_count(stop.gpus)}: {times}. What holds it: {REASONS[stop.reason]}."
+    return f"{said}{_more_again(stop, rows)}"
+
+
+def _more_again(stop: Stop, rows: tuple[Row, ...]) -> str:
+    """Where what comes next is no gain: the count from which there is one all the same."""
+    if stop.gain > 1 + SAME:
+        return ""
+    here = next(row for row in rows if row.gpus == stop.gpus)
+    more = [row for row in rows if row.gpus > stop.gpus and row.samples_per_s > here.samples_per_s * (1 + SAME)]
+    if not more:
+        return " No greater count here gives more."
+    first = more[0]
+    return (
+        f" It takes {format_count(first.gpus)} to give more than {format_count(stop.gpus)} do, at "
+        f"{fraction(first.efficiency)} efficiency."
+    )
 
 
 def _algorithms(curve: Curve, found: Scaling) -> Iterator[str]:
@@ -200,6 +219,8 @@ def _memory(found: Scaling) -> Table:
     remarks = [f"{size}; workspaces and fragmentation come on top."]
     if found.stages[0].last.activations is None:
         remarks.append("Activations are not known: give the model's layers and hidden.")
+    if found.stages[-1].last.gathered:
+        remarks.append("In all of ZeRO 3 has one layer's whole weights too, while it is worked on.")
     title = f"Memory of a GPU, of {_many(last, 'GPU')} (model)"
     return Table("scale-memory", title, heads, rows, tuple(remarks))
 
@@ -234,11 +255,15 @@ def laws_table(laws: Sequence[Law], source: str, counts: Sequence[int] = ()) -> 
         "ends at: the speed-up that no more GPUs exceed, and the count that reaches it.",
         "Gustafson's law is for work that grows with the GPUs, Amdahl's for a fixed one.",
         "95% intervals, from the runs' scatter about the law: "
-        + "; ".join(f"{LAW_NAMES[law.name]} {', '.join(filter(None, map(_ends, law.parameters)))}" for law in laws)
+        + "; ".join(f"{LAW_NAMES[law.name]} {_all_ends(law)}" for law in laws)
         + ". A parameter at its bound of 0 has none.",
     ]
     heads = columns_of("law", ">g, one GPU", ">s, serial", ">k, coherency", ">misfit", ">ends at")
     return Table("scale-laws", f"Laws fitted to {clean(source)}", heads, rows, tuple(remarks))
+
+
+def _all_ends(law: Law) -> str:
+    return ", ".join(filter(None, map(_ends, law.parameters))) or "none: as many parameters as runs"
 
 
 def _ends(one: Parameter) -> str:
@@ -248,5 +273,5 @@ def _ends(one: Parameter) -> str:
 
 def _end(law: Law) -> str:
     if law.peak:
-        return f"{law.limit:.3g}x, {law.peak[0]:.3g} GPUs"
+        return f"{law.limit:.3g}x, {law.peak[0]:.3g} GPU{'s' * (law.peak[0] != 1)}"
     return f"{law.limit:.3g}x" if law.limit else "never"
