@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gpumicro.__main__ import ENDING
 from gpumicro.cli import COMMANDS
+from gpumicro.interrupts import ASKING
 
 GOLDEN = Path(__file__).parent / "data" / "roofline-cpu.json"
 GPUMICRO = [sys.executable, "-m", "gpumicro"]
@@ -24,7 +24,7 @@ GPUMICRO = [sys.executable, "-m", "gpumicro"]
 @pytest.fixture(autouse=True)
 def _handler() -> Iterator[None]:
     """`main` in this process takes signals over."""
-    before = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: signal.getsignal(number) for number in ASKING}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

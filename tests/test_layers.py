@@ -10,8 +10,9 @@ import pytest
 import gpumicro
 
 ROOMS = (
-    "errors", "units", "children", "reach", "device", "knees", "spec", "_core", "_cuda", "cuda_native", "libraries",
-    "limits", "topology", "nvrtc", "notebook", "counts", "own_file", "environment", "peaks", "kernels", "numba_kernels",
+    "errors", "units", "interrupts", "children", "reach", "device", "knees", "spec", "_core", "_cuda", "cuda_native",
+    "libraries", "limits", "topology", "nvrtc", "notebook", "counts", "own_file", "environment", "peaks", "kernels",
+    "numba_kernels",
     "sass", "stats", "slopes", "timers", "device_clock", "cupy_cuda", "cupy_clock", "device_timers", "works",
     "device_probe", "measurement", "agreement", "baselines", "sampling", "measure", "ratios", "replicates",
     "comparison", "worker", "command_pairs", "schema", "result", "result_sources", "result_pairs", "result_diff",

@@ -16,9 +16,10 @@ import pytest
 from test_placing import document
 
 from gpumicro import own_file, result
-from gpumicro.__main__ import ENDING, main
+from gpumicro.__main__ import main
 from gpumicro.counts import Declared
 from gpumicro.errors import UsageError
+from gpumicro.interrupts import ASKING
 from gpumicro.reach import OwnCodeError
 
 FILE = """
@@ -64,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: signal.getsignal(number) for number in ASKING}
     yield tmp_path
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+from .interrupts import ASKING, heeded
 
 
 def _terminated(signum: int, frame: FrameType | None) -> None:
@@ -19,9 +19,8 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
 
 
 def _listen() -> None:
-    for number in ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup's wish is kept
-            signal.signal(number, _terminated)
+    for number in heeded(*ASKING):
+        signal.signal(number, _terminated)
 
 
 def _say(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
+from ..interrupts import waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,28 +48,12 @@ def _measure(survey: Survey, console: Console) -> None:
             survey.interrupted = True
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A Ctrl-C that comes now waits: a minute of measuring is not lost in the moment of writing it."""
-    asked: list[int] = []
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    numbers = [number for number in ending if signal.getsignal(number) != signal.SIG_IGN]
-    before = [signal.signal(number, lambda n, _: asked.append(n)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    if asked:
-        raise KeyboardInterrupt
-
-
 def _keep(survey: Survey, output: str | None, record: str | None = None) -> dict[str, Any] | None:
     """The result, written where it was asked for; None where an interrupted run has nothing to keep."""
     from .. import recording
     from ..result import write
 
-    with _undisturbed():
+    with waiting():  # a minute of measuring is not lost in the moment of writing it
         document = survey.document()
         if survey.interrupted and not any(m["status"] == "ok" for m in document["measurements"]):
             return None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import GpumicroError, UsageError
-from .roofline import _check_paths, _keep, _measure, _undisturbed
+from ..interrupts import waiting
+from .roofline import _check_paths, _keep, _measure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ def _write(roof: Roofline, output: str | None, html: str | None, plot: str | Non
     from ..report import write_report
     from ..result import write
 
-    with _undisturbed():
+    with waiting():
         if output:
             write(output, roof.document)
         for path in filter(None, (html, plot)):

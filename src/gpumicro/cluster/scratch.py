@@ -6,13 +6,12 @@ import errno
 import os
 import secrets
 import shutil
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import GpumicroError, UsageError
+from ..interrupts import waiting
 from ..units import GIB, format_size
 from .storage_place import Place
 
@@ -70,13 +69,13 @@ def scratch(directory: str) -> Iterator[Path]:
     """
     folder, made = Path(directory).resolve() / f"{PREFIX}{secrets.token_hex(6)}", False
     try:
-        with _deaf():
+        with waiting():
             _make(folder, directory)
             made = True
         yield folder
     finally:
         if made:
-            with _deaf():
+            with waiting():
                 _remove(folder)
 
 
@@ -97,28 +96,6 @@ def _remove(folder: Path) -> None:
         return
     except OSError as error:
         raise StorageError(f"{folder} could not be removed: {error.strerror or error}; remove it yourself") from error
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """A second Ctrl-C waits until the folder is gone."""
-    if not _main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    asked: list[int] = []
-    before = [signal.signal(number, lambda n, _: asked.append(n)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    if asked:
-        raise KeyboardInterrupt(asked[0])
-
-
-def _main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def takes_direct(folder: Path) -> str:
