@@ -91,6 +91,7 @@ def test_torchrun_on_one_node_and_without_a_head() -> None:
         ({"nodes": -4}, "--nodes must be at least 1, not -4"),
         ({"gpus": -1}, "--gpus-per-node must be at least 0, not -1"),
         ({"ranks_per_node": 0}, "--ranks-per-node must be at least 1, not 0"),
+        ({"ranks_per_node": 8}, "--ranks-per-node 8: roofline runs once on a node"),
         ({"time_s": 0}, "--time must be at least 1, not 0"),
         ({"port": 70_000}, "--port must be between 1 and 65535"),
         ({"name": "a b"}, "--name 'a b': at most 50 small letters"),

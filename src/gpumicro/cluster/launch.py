@@ -93,6 +93,11 @@ def launch_plan(
             raise UsageError(f"{what} must be at least {least}, not {count}")
     if plan.time_s > LONGEST_S:
         raise UsageError(f"--time must be at most a year, not {plan.time_s:.3g} s")
+    if ranks_per_node > 1 and not plan.together:
+        raise UsageError(
+            f"--ranks-per-node {ranks_per_node}: {command[0]} runs once on a node, several would disturb one another; "
+            f"ranks are of {' and '.join(TOGETHER)}"
+        )
     if not 0 < plan.port < 65536:
         raise UsageError(f"--port must be between 1 and 65535, not {plan.port}")
     _names(plan)

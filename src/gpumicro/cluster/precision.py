@@ -67,7 +67,7 @@ def precision(results: Sequence[str | Doc], *, model: str | None = None) -> tupl
     All types are compared at one problem: the one that most types were measured at, the largest of these. A type that
     was not measured there is shown at its own fastest, and said so.
     """
-    wanted = parse_model(model or DEFAULT)
+    wanted = parse_model(DEFAULT if model is None else model)
     found: list[DevicePrecision] = []
     for index, one in enumerate(results):
         doc, file = (read(one), one) if isinstance(one, str) else (one, f"result {index + 1}")

@@ -220,7 +220,7 @@ def _memory(found: Scaling) -> Table:
     if found.stages[0].last.activations is None:
         remarks.append("Activations are not known: give the model's layers and hidden.")
     if found.stages[-1].last.gathered:
-        remarks.append("In all of ZeRO 3 has one layer's whole weights too, while it is worked on.")
+        remarks.append("ZeRO 3: in all holds one layer's whole weights too, gathered while it is worked on.")
     title = f"Memory of a GPU, of {_many(last, 'GPU')} (model)"
     return Table("scale-memory", title, heads, rows, tuple(remarks))
 
