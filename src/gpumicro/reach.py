@@ -98,6 +98,10 @@ def load_file(path: Path) -> ModuleType:
     """
     if not path.is_file():
         raise UsageError(f"{path} is a directory, not a file" if path.is_dir() else f"no such file: {path}")
+    before, null, _ = path.read_bytes().partition(b"\0")
+    if null:  # a ValueError without a place before Python 3.11.4
+        line = before.count(b"\n") + 1
+        raise UsageError(f"{path}:{line}: SyntaxError: source code cannot contain null bytes")
     name = f"_gpumicro_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
     loader = SourceFileLoader(name, str(path))
     spec = spec_from_loader(name, loader)
@@ -118,7 +122,7 @@ def load_file(path: Path) -> ModuleType:
 
 def _said(error: Exception | SystemExit, path: Path) -> GpumicroError:
     """What a file raised while it was run, in words."""
-    if isinstance(error, SyntaxError):  # it has no place where the file holds a null byte
+    if isinstance(error, SyntaxError):
         return UsageError(f"{error.filename or path}:{error.lineno or 0}: {type(error).__name__}: {error.msg}")
     if isinstance(error, SystemExit):
         return UsageError(
