@@ -98,7 +98,10 @@ def load_file(path: Path) -> ModuleType:
     """
     if not path.is_file():
         raise UsageError(f"{path} is a directory, not a file" if path.is_dir() else f"no such file: {path}")
-    before, null, _ = path.read_bytes().partition(b"\0")
+    try:
+        before, null, _ = path.read_bytes().partition(b"\0")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     if null:  # a ValueError without a place before Python 3.11.4
         line = before.count(b"\n") + 1
         raise UsageError(f"{path}:{line}: SyntaxError: source code cannot contain null bytes")
