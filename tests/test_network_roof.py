@@ -83,6 +83,12 @@ def test_a_point_of_the_file_takes_its_counts_from_there() -> None:
     assert (held["flops"], held["wire_bytes"], held["dtype"]) == (2 * 2048**3, 64 << 20, "float64")
 
 
+def test_a_work_is_read_as_the_readme_writes_it() -> None:
+    work = parse_work("step=6e12,40G,2.8G")
+    assert (work.flops, work.bytes) == (6e12, 40 << 30)
+    assert work.wire_bytes == pytest.approx(2.8 * 2**30)
+
+
 @pytest.mark.parametrize("text", ["", "a", "a=1", "a=x,1M,1M", "a=1e9,1M,one", "a=-1,1,1", "=1,1,1", "a=1,1,1,1,1"])
 def test_what_is_no_work_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -17,7 +17,7 @@ from ..peaks.links import Link
 from ..result import or_why
 from ..units import format_size, parse
 from .crossing import POINT_TO_POINT, in_switch, wire
-from .sizes import parse_size
+from .sizes import parse_bytes
 from .sweeps import Sweep, sweeps_of
 
 Record = dict[str, Any]
@@ -48,7 +48,7 @@ def parse_work(text: str) -> Work:
         raise UsageError(f"{text!r}: {parts[0]!r} is no number of FLOP, as 6e12 or 6 TFLOP") from None
     if not 0 < flops < 1e30:
         raise UsageError(f"{text!r}: the FLOP must be above 0")
-    memory, over = (float(parse_size(part)) for part in parts[1:3])
+    memory, over = (parse_bytes(part) for part in parts[1:3])
     return Work(name.strip(), flops, memory, over, parts[3] if len(parts) == 4 else None)
 
 
@@ -173,4 +173,4 @@ def work_of_point(doc: Doc, text: str) -> Work:
     flops, moved = item.get("flops"), item.get("bytes_moved")
     if not flops or not moved:
         raise UsageError(f"point {name!r} has no FLOP or no bytes of a call: give it whole, as --work NAME=FLOP,B,WIRE")
-    return Work(name, flops, moved, float(parse_size(size)), point.get("dtype"))
+    return Work(name, flops, moved, parse_bytes(size), point.get("dtype"))

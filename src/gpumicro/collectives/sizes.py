@@ -14,17 +14,25 @@ MOST = 10_000  # sizes of a sweep
 LARGEST = 1 << 50
 
 
-def parse_size(text: str) -> int:
-    """Bytes of "8", "64M", "1.5G", "4KiB". UsageError for another text, and for KB or MB, which may be decimal."""
+def parse_bytes(text: str) -> float:
+    """Bytes of "8", "64M", "2.8G", "4KiB". UsageError for another text, and for KB or MB, which may be decimal."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a size: a number of bytes, or one with K, M, G or T (powers of 1024)")
     number, power, unit = match[1], match[2].upper(), (match[3] or "").lower()
     if power and unit == "b":
         raise UsageError(f"{text!r} may mean powers of 1000 or of 1024: write {number}{power} (1024)")
-    value = float(number) * 1024 ** _POWERS[power]
-    if value != int(value) or not 1 <= value <= LARGEST:
-        raise UsageError(f"{text!r} is not a whole number of bytes from 1 to {LARGEST >> 40}T")
+    value = float(number) * float(1024 ** _POWERS[power])
+    if not 1 <= value <= LARGEST:
+        raise UsageError(f"{text!r} is not a size from 1 byte to {LARGEST >> 40}T")
+    return value
+
+
+def parse_size(text: str) -> int:
+    """As `parse_bytes`, of a buffer. UsageError for part of a byte as well."""
+    value = parse_bytes(text)
+    if value != int(value):
+        raise UsageError(f"{text!r} is not a whole number of bytes")
     return int(value)
 
 
